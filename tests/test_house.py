@@ -416,9 +416,7 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
 
 LATE_CIRCLES = {
     "declare": "an operator on any node makes a flow of it",
-    "ir": "a prompt prints itself",
     "compiler": "a report writes itself as a page",
-    "passes": "what is cut to a budget is restored by reference, which is cut again",
     "runtime": "a flow runs turns, and a tool of a turn may be a flow",
 }
 """Rooms in which an import inside a function closes a circle, each with the reason."""

@@ -5,7 +5,7 @@ import pytest
 from weft.diagnostics import Origin
 from weft.errors import InvalidPrompt
 from weft.ir import CallBlock, Item, Note, Prompt, ResultBlock, TextBlock, verify
-from weft.ir.prompt import LateNotes, PassNotes
+from weft.ir.prompt import LateSequence, PassNotes
 from weft.session.strand import Strand
 
 
@@ -31,7 +31,7 @@ def test_notes_are_added_without_a_copy_and_made_when_they_are_read() -> None:
     assert none.plus(()) is none
     assert none.plus(Strand[Note]()) is none
     one = none.plus([Note("first", "it was", said(0))])
-    both = one.plus(LateNotes(make))
+    both = one.plus(LateSequence(make))
     assert both.parts[0] is one.parts[0]
     assert not made
     assert [note.step for note in both.since(one)] == ["late"]

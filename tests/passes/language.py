@@ -77,9 +77,11 @@ def pass_named(name: str, policy: Policy) -> Pass:
     custom = (cast("Pass", partial(insert_examples, options=EXAMPLES)),)
     passes = passes_of(policy, "bot", custom)
     for one in (*passes.fresh, *passes.request):
-        inner = one.branches if isinstance(one, Views) else ((one,),)
+        inner = [view.passes for view in one.branches] if isinstance(one, Views) else [(one,)]
         found += [each for branch in inner for each in branch]
-    return next(one for one in found if name_of(one) == name)
+    with_name = [one for one in found if name_of(one) == name]
+    assert with_name, f"`{name}` has no place in passes/verbs.py, or its policy does not mean it"
+    return with_name[0]
 
 
 def parse_prompt(text: str, agent: str = "bot", *, paired: bool = False) -> Prompt:

@@ -138,7 +138,9 @@ def test_a_pass_that_ran_changes_nothing_the_second_time(policy: Policy) -> None
     mine = [
         one
         for group in (*passes.fresh, *passes.request)
-        for branch in (group.branches if isinstance(group, Views) else ((group,),))
+        for branch in (
+            [v.passes for v in group.branches] if isinstance(group, Views) else [(group,)]
+        )
         for one in branch
         if name_of(one).startswith(("compact_", "truncate_", "dedupe_items", "project_"))
     ]

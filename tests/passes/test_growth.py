@@ -21,7 +21,39 @@ from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
 from weft.content import call_part, result_part
 from weft.declare import Policy
+from weft.declare.policy_parts import (
+    ArtifactText,
+    Auto,
+    Compact,
+    Dedupe,
+    Distill,
+    Everything,
+    Extract,
+    Fence,
+    Fit,
+    Fresh,
+    FromAgents,
+    Label,
+    Matching,
+    Memories,
+    Notes,
+    Nothing,
+    Priority,
+    Project,
+    Recent,
+    Redact,
+    Relevant,
+    StateKeys,
+    Summarize,
+    ThisTurn,
+    Truncate,
+    UserWords,
+    Validate,
+    Window,
+    WithoutAgents,
+)
 from weft.errors import WeftError
+from weft.passes.verbs import VERBS
 from weft.values import Json
 
 PASSES = Path(__file__).parents[2] / "src" / "weft" / "passes"
@@ -30,8 +62,7 @@ LOOKS_AT_ALL = {
     "_restore_at_once": "once a request, where a budget or a later result decides",
     "_select": "once a turn: the query is the turn's",
     "_superseded": "once a request: the last result decides about all before it",
-    "_union_of": "when somebody reads the notes of a union, or views keep no log order",
-    "exceeded": "when nothing fits, for the error",
+    "explain_excess": "when nothing fits, for the error",
     "_largest": "when nothing fits, for the error",
     "_left_by_budget": "once a request under a budget",
     "_look_at": "behind what is sealed",
@@ -85,33 +116,56 @@ def test_a_pass_looks_at_all_items_only_where_it_says_how_often(path: Path) -> N
     assert found <= LOOKS_AT_ALL.keys(), f"use rewrite_items or keep_since: {found}"
 
 
-POLICIES = {
-    "default": C.default(),
-    "window": C.window(10),
-    "compact": C.default().compact(),
-    "dedupe": C.default().dedupe(),
-    "auto": C.auto(),
-    "careful": C.auto(careful=True),
-    "redact": C.default().redact("email"),
-    "budget": C.default().budget(8000),
-    "budget_drop": C.default().budget(8000, overflow="drop"),
-    "token_budget": C.default(),
-    "fence": C.default().fence(),
-    "label": C.default().label("secret", "plan"),
-    "fresh": C.default().fresh(turns=3),
-    "fresh_seconds": C.default().fresh(seconds=600),
-    "user": C.user(),
-    "fit": C.default().fit(2000),
-    "relevant": C.relevant(top_k=8),
-    "relevant_fit": C.relevant().fit(1000),
-    "recent": C.recent(half_life=5),
-    "user_last": C.user("last"),
-    "select": C.select(kind="results"),
-    "union": C.window(10) + C.select(kind="user"),
-    "union_state": C.window(10).compact() + C.state("plan"),
-    "union_relevant": C.window(3) + C.relevant().fit(1000),
-    "union_of_all": C.default() + C.memory(),
+EXAMPLES: dict[type[msgspec.Struct], Policy] = {
+    Everything: C.default(),
+    ThisTurn: C.none(),
+    Nothing: C.nothing(),
+    Auto: C.auto(),
+    UserWords: C.user("last"),
+    Window: C.window(2),
+    FromAgents: C.agents("bot"),
+    WithoutAgents: C.without_agents("bot"),
+    Matching: C.select(kind="results"),
+    Recent: C.recent(half_life=1, min_score=0.5),
+    Relevant: C.relevant(top_k=8),
+    StateKeys: C.window(2) + C.state("intent"),
+    Notes: C.window(2) + C.notes("plan"),
+    ArtifactText: C.window(2) + C.artifact("plan"),
+    Memories: C.default() + C.memory(),
+    Compact: C.window(2).compact(results=64, texts=64, to=64, media=1),
+    Truncate: C.window(2).truncate(8),
+    Project: C.window(2).project(fields="result"),
+    Priority: C.window(2).priority(2),
+    Dedupe: C.default().dedupe(),
+    Summarize: C.default().summarize(before=1),
+    Fit: C.default().fit(2000),
+    Fresh: C.default().fresh(turns=3),
+    Label: C.default().label("secret", "plan"),
+    Redact: C.default().redact("email"),
+    Fence: C.default().fence(),
+    Validate: C.default().validate(),
+    Extract: C.default().extract(dict[str, str], "plan"),
+    Distill: C.default().distill("plan"),
 }
+"""A policy for every verb; the natures of its entry in `VERBS` are held against it."""
+
+COMBINED = {
+    "compact at birth": C.default().compact(),
+    "careful": C.auto(careful=True),
+    "auto with a step": C.auto().dedupe(),
+    "budget": C.default().budget(8000),
+    "budget that drops": C.default().budget(8000, overflow="drop"),
+    "token budget": C.default(),
+    "fresh by time": C.default().fresh(seconds=600),
+    "relevant that fits": C.relevant().fit(1000),
+    "union": C.window(10) + C.select(kind="user"),
+    "union with relevance": C.window(3) + C.relevant().fit(1000),
+}
+"""Policies of several verbs, and of options that have a way of their own."""
+
+
+def test_every_verb_has_an_example() -> None:
+    assert EXAMPLES.keys() == VERBS.keys(), "give it a policy in EXAMPLES"
 
 
 def look(city: str) -> str:
@@ -166,13 +220,24 @@ def work_of_a_step(agent: Agent, grown: list[Session]) -> float:
     return late[len(late) // 4]
 
 
+GROWING = {
+    **{
+        word.__name__: policy
+        for word, policy in EXAMPLES.items()
+        if word not in VERBS or VERBS[word].nature.looks != "whole"
+    },
+    **COMBINED,
+}
+"""Policies under which a step costs what it added: all but of verbs that say otherwise."""
+
+
 @pytest.mark.parametrize("turns", [True, False], ids=["many turns", "one long turn"])
 def test_one_more_step_costs_what_it_added(turns: bool) -> None:
-    small, large = (snapshots(length, turns=turns) for length in (1_000, 10_000))
+    small, large = (snapshots(length, turns=turns) for length in (400, 4_000))
     grows: dict[str, float] = {}
-    for name, policy in POLICIES.items():
+    for name, policy in GROWING.items():
         agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Be brief.").sees(policy)
-        if name == "token_budget":
+        if name == "token budget":
             agent = replace(agent, context_compressor=TokenBudget(8000, keep_recent=2))
         before, after = work_of_a_step(agent, small), work_of_a_step(agent, large)
         grows[name] = math.log10(after / before)
@@ -180,29 +245,15 @@ def test_one_more_step_costs_what_it_added(turns: bool) -> None:
 
 
 WALKED = {
-    **POLICIES,
-    "window": C.window(2),
-    "small": C.default().compact(results=64, texts=64, to=64, media=1),
-    "truncate": C.default().truncate(8).dedupe(),
-    "several": C.window(2).compact(results=64, to=64),
-    "fresh": C.default().fresh(turns=1),
-    "fresh_compact": C.default().fresh(turns=2, stale="compact").truncate(8),
-    "fit": C.default().fit(60),
-    "relevant_fit": C.relevant().fit(60),
+    **{word.__name__: policy for word, policy in EXAMPLES.items()},
+    **COMBINED,
+    "compact and fresh": C.default().fresh(turns=2, stale="compact").truncate(8),
+    "small fit": C.default().fit(60),
     "superseded": C.default().dedupe("superseded"),
-    "budget": C.default().budget(600),
-    "budget_drop": C.default().budget(500, overflow="drop"),
-    "token_budget_auto": C.auto().dedupe(),
-    "redact_auto": C.auto().redact("email"),
-    "union": C.window(2) + C.select(kind="results"),
-    "union_of_words": C.user("bookend") + C.agents("bot").truncate(8) + C.recent(half_life=1),
-    "union_state": C.window(2).compact(results=64, to=64) + C.state("intent") + C.notes("plan"),
-    "union_relevant": C.window(2) + C.relevant().fit(60),
-    "union_of_all": C.default() + C.memory(),
-    "recent": C.recent(half_life=1, min_score=0.5),
-    "user_last": C.user("last"),
-    "user_union": C.user() + C.window(1),
-    "tagged": C.select(tag="plan") + C.none(),
+    "small budget": C.default().budget(600),
+    "small budget that drops": C.default().budget(500, overflow="drop"),
+    "small token budget": C.auto().dedupe(),
+    "redact under auto": C.auto().redact("email"),
     "nearest": C.relevant(scorer="embedding").fit(60),
 }
 
@@ -213,31 +264,16 @@ WALKED = {
 def test_what_is_kept_gives_what_everything_at_once_gives(name: str, events: list[Event]) -> None:
     agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Now: {intent?}")
     agent = agent.sees(WALKED[name])
-    if name.startswith("token_budget"):
+    if name.endswith("token budget"):
         agent = replace(agent, context_compressor=TokenBudget(200, keep_recent=2))
     grown = Session("s")
     for index, event in enumerate(events):
         grown = grown.append(event)
         complete = [one for one in events[: index + 1] if not one.partial]
         cold = Session("s", events=complete)
-        assert _outcome(agent, grown) == _outcome(agent, cold)
+        assert outcome_of(agent, grown) == outcome_of(agent, cold)
         if index % 3 == 0:
-            assert _outcome(agent, grown, "and now?") == _outcome(agent, cold, "and now?")
-
-
-@pytest.mark.parametrize("name", [name for name in WALKED if "union" in name or name == "tagged"])
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=12)
-@given(events=logs())
-def test_a_union_that_goes_on_is_the_union_by_its_rule(name: str, events: list[Event]) -> None:
-    agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Now: {intent?}")
-    agent = agent.sees(WALKED[name])
-    grown = Session("s")
-    for event in events:
-        grown = grown.append(event)
-        merged = _outcome(agent, grown)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("weft.passes.pipeline._merge", lambda *_: None)
-            assert _outcome(agent, Session("s", events=[*grown.events])) == merged
+            assert outcome_of(agent, grown, "and now?") == outcome_of(agent, cold, "and now?")
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=20)
@@ -253,24 +289,12 @@ def test_policies_on_one_log_do_not_change_each_other(
             continue
         for name in names:
             agent = Agent("bot", model="gpt-4o", tools=[look]).sees(WALKED[name])
-            cold = _outcome(agent, Session("s", events=complete))
-            assert _outcome(agent, shared) == cold
-            assert _outcome(agent, shared) == cold  # asked again, nothing is new
+            cold = outcome_of(agent, Session("s", events=complete))
+            assert outcome_of(agent, shared) == cold
+            assert outcome_of(agent, shared) == cold  # asked again, nothing is new
 
 
-def test_a_view_may_settle_what_the_log_has_not() -> None:
-    """The window has all of its turns, while a call before them is still without a result."""
-    events = [event for number in range(6) for event in group(number, turns=True)]
-    open_call = Content(role="model", parts=(call_part("look", {"city": "x"}, id="open"),))
-    events.insert(16, Event("helper", open_call, invocation_id="i3", id="open"))
-    agent = Agent("bot", model="gpt-4o").sees(C.window(2) + C.agents("bot"))
-    log = Session("s", events=events)
-    compile(agent.sees(C.none()), session=log)
-    requests = [_outcome(agent, log) for _ in range(3)]
-    assert requests == [_outcome(agent, Session("s", events=events))] * 3
-
-
-def _outcome(agent: Agent, session: Session, message: str | None = None) -> object:
+def outcome_of(agent: Agent, session: Session, message: str | None = None) -> object:
     try:
         compiled = compile(agent, session=session, message=message)
         wire, tokens = compiled.wire, compiled.tokens

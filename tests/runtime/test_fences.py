@@ -9,7 +9,7 @@ import weft
 from tests.support.linear import check_linear
 from tests.support.payloads import escapes, payload
 from weft import Agent, C, Runner, Session, ToolContext
-from weft.passes.fences import TOLD, fenced, neutralised
+from weft.passes.fences import TOLD, fence_text, neutralise_text
 from weft.testing import ScriptedModel, call
 
 DIALECTS = ("gemini", "anthropic", "openai-chat", "openai-responses")
@@ -117,8 +117,8 @@ def test_what_the_user_and_the_agent_say_is_not_fenced() -> None:
 
 
 def test_the_same_text_has_the_same_fence_in_a_session_and_another_elsewhere() -> None:
-    one, other = fenced("x", "web", "s"), fenced("x", "web", "t")
-    assert one == fenced("x", "web", "s")
+    one, other = fence_text("x", "web", "s"), fence_text("x", "web", "t")
+    assert one == fence_text("x", "web", "s")
     assert one.text != other.text
 
 
@@ -147,4 +147,4 @@ def test_no_payload_leaves_its_fence() -> None:
     "text", ["<", "[", "#", "|", "\n[x] ", "< / u n t ", "\n*", "é<", "\u200b<"]
 )
 def test_a_long_text_takes_no_more_than_its_length(text: str) -> None:
-    check_linear(neutralised, text * (200_000 // len(text)))
+    check_linear(neutralise_text, text * (200_000 // len(text)))

@@ -8,7 +8,7 @@ import random
 import re
 import unicodedata
 
-from weft.passes.fences import fenced
+from weft.passes.fences import fence_text
 
 _SAME = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0442\u043c\u043d\u03b1\u03bf\u03c5\u03c4"
@@ -116,7 +116,7 @@ _LINE = re.compile(
 
 def escapes(text: str, session: str) -> list[str]:
     """What is wrong with the fence around a text; nothing, if it holds."""
-    made = fenced(text, "web", session).text
+    made = fence_text(text, "web", session).text
     opening, _, rest = made.partition("\n")
     inner, _, closing = rest.rpartition("\n")
     token = opening.removeprefix("<untrusted-").partition(" ")[0]
@@ -129,7 +129,7 @@ def escapes(text: str, session: str) -> list[str]:
     solid = re.sub(r"[^\S\n]+", "", looks)
     problems += [f"a mark: {match[0]!r}" for match in _TAG.finditer(solid)]
     problems += [f"a turn: {match[0]!r}" for match in _LINE.finditer(looks)]
-    if fenced(made, "web", session).text != made:
+    if fence_text(made, "web", session).text != made:
         problems.append("a second time it is another")
     if inner.replace("\u00b7", "") != text.replace("\u00b7", ""):
         problems.append("it cannot be read back")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkab
 
 import msgspec
 
+from weft.compiler.costs import tokens_to_mark
 from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
 from weft.dialects import dialect_named
@@ -191,12 +192,12 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
     tools = head.request + head.preamble + sum(head.tools) + head.others if shared.tools else 0
     reached = tools
     if cache.breakpoints and cache.lookback:
-        reached = _marked(before, after, tools)
+        reached = tokens_to_mark(before, after, tools)
     elif cache.breakpoints:
         reached = 0
     elif shared.system:
         reached = scale.fixed(lowered) + scale.shared(entries, shared.turns)
-    # what is behind the last mark is not kept
+    # what is after the last mark is not kept
     if whole and (not cache.lookback or _ends_marked(lowered.wire, lowered.turns)):
         reached = scale.fixed(lowered) + scale.turns(entries).total
     tokens_kept = round(reached * _calibration(before))
@@ -205,30 +206,6 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
     if tokens_kept < cache.minimum:
         return 0
     return tokens_kept // cache.stride * cache.stride
-
-
-def head_kept(compiled: "Compilation") -> int:
-    """The tokens up to the last mark in the head of a request."""
-    lowered = compiled.lowered()
-    head = compiled.scale.head(lowered)
-    tools = head.request + head.preamble + sum(head.tools) + head.others
-    return _marked(compiled, lowered.wire, tools)
-
-
-def _marked(before: "Compilation", after: JsonObject, tools: int) -> int:
-    """The tokens up to the last mark in the head that both requests have, in the same words."""
-    wire = before.lowered().wire
-    if not tools:
-        return 0
-    system, again = wire.get("system"), after.get("system")
-    if isinstance(system, list) and isinstance(again, list) and again[:1] == system[:1]:
-        first = system[0]
-        if isinstance(first, dict) and MARK in first:
-            text, over = str(first.get("text")), before.scale.overheads.text
-            return tools + over + before.scale.counter.count(text)
-    listed = wire.get("tools")
-    last = listed[-1] if isinstance(listed, list) and listed else None
-    return tools if isinstance(last, dict) and MARK in last else 0
 
 
 def _ends_marked(wire: JsonObject, key: str) -> bool:
@@ -253,7 +230,7 @@ def _is_exact(before: "Compilation", after: "Compilation", cache: Cache) -> bool
 
 
 def _answer_follows(before: "Compilation", after: "Compilation") -> bool:
-    """Whether the answer to the request before stands in this one, behind what it answers."""
+    """Whether the answer to the request before stands in this one, after what it answers."""
     lowered = before.lowered()
     turns = after.lowered().entries.since(lowered.final + len(lowered.lasting))
     return bool(turns) and any(block.role == "model" for _, block in turns[0].blocks)
@@ -273,7 +250,7 @@ def _whole(before: "Compilation") -> Shared:
 
 
 def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
-    """The first field beside tools, system and turns whose change makes the provider start anew."""
+    """The first field but tools, system and turns whose change makes the provider start anew."""
     fields = dialect_named(dialect).traits.compared
     return next((field for field in fields if before.get(field) != after.get(field)), "")
 

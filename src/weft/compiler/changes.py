@@ -3,7 +3,7 @@
 Providers reuse a request up to its first changed byte, and the system text is near its
 beginning. So an agent's instruction is sent in the words of its first request in the session,
 and where its variables or its provider say something else by now, the lines that differ are
-said behind the conversation. Both follow from the declaration and the log alone.
+said after the conversation. Both follow from the declaration and the log alone.
 
 A request that is too short to be reused loses nothing by another beginning: as long as none was
 longer, the system text is simply written anew.
@@ -32,7 +32,7 @@ _OWN = Origin("pass", "append_changes")
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """Instructions as they are sent: the system text, and what is said behind the conversation.
+    """Instructions as they are sent: the system text, and what is said after the conversation.
 
     `carried` are the state values that the system text inserts.
     """
@@ -98,7 +98,7 @@ def first_instructions(
     on_missing: str,
     least: int,
 ) -> Instructions | None:
-    """The instructions of the agent's first request that so many letters were said before.
+    """The instructions of the agent's first request before which a number of letters was said.
 
     They are kept with the log. What a provider said then is in the log with the answer. Where it
     is not, nobody knows.
@@ -145,7 +145,7 @@ def recorded_by(event: Event) -> dict[str, str]:
 
 
 def is_long(log: Strand[Event], least: int) -> bool:
-    """Whether so many letters were said."""
+    """Whether as many letters were said as it looks for."""
     return not least or _has_letters(log, len(log), least)
 
 
@@ -159,9 +159,9 @@ class _Letters:
 
 
 def _has_letters(log: Strand[Event], upto: int, least: int) -> bool:
-    """Whether a log has so many letters up to there; each event is looked at once.
+    """Whether a log has enough letters up to there; each event is looked at once.
 
-    It looks no further than it must: a log that a store keeps is not in memory behind that.
+    It looks no further than it must: a log that a store keeps is not in memory after that.
     """
     sums, stays = log.memo[_Letters].sums, min(upto, log.settled)
     if len(sums) <= stays and sums[-1] < least:

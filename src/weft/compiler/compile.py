@@ -32,7 +32,7 @@ from weft.compiler.instruction import (
     ReadonlyContext,
     Scope,
     Wording,
-    decided,
+    decide_condition,
     resolve_instructions,
 )
 from weft.compiler.items import WireTarget
@@ -164,7 +164,7 @@ class _Inputs(msgspec.Struct, frozen=True):
 
     plan: Plan
     events: Strand[Event]
-    """The log, and behind it what the user says now."""
+    """The log, and after it what the user says now."""
     invocation: str
     state: JsonObject
     facts: LogFacts
@@ -184,7 +184,7 @@ class _Delivered(msgspec.Struct, frozen=True):
     inserted: JsonObject
     """The state values that the system text inserts."""
     changes: tuple[TextBlock, ...] = ()
-    """What is said behind the conversation, because it has changed."""
+    """What is said after the conversation, because it has changed."""
 
 
 class _View(msgspec.Struct, frozen=True):
@@ -289,7 +289,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     policy, passes = plan.policy, plan.passes
     if policy.facts.is_conditional:
         # a condition may hold now and not in the next request, so its passes cannot be the plan's
-        policy = policy.resolved(inputs.state, decided)
+        policy = policy.resolved(inputs.state, decide_condition)
         passes = passes_of(policy, plan.agent.name, plan.custom)
     carried, captured = _carried(call, inputs, delivered, policy)
     budget = _budget(plan.budget, call.within)
@@ -386,7 +386,7 @@ def _carried(
 
 
 def _basis(env: Env, facts: LogFacts, labelled: "Labelled | None") -> Basis:
-    """What the items of a thread depend on beside the log."""
+    """What the items of a thread depend on besides the log."""
     start = 0 if env.policy.facts.view == "default" else env.turn
     carried = env.instruction.carried
     if not start and not carried and facts.reaches_back < 0 and labelled is None:
@@ -572,7 +572,7 @@ def _context(
 def _previous(call: _Call, asked: Agent) -> Compilation | None:
     """The request that led to this agent's last answer, rebuilt from the log.
 
-    It was sent, so a variable that has no value in it is no reason to refuse it; what `state`
+    It was sent, so a variable that has no value in it is not a reason to refuse it; what `state`
     adds to the session's now, it had then.
     """
     session, config, part_of = call.session, call.config, call.part_of
@@ -631,7 +631,7 @@ class _Provided(msgspec.Struct, frozen=True):
 def _require_kinds(
     session: object, config: object, branch: object, artifacts: object, recorded: object
 ) -> None:
-    """Refuse what is no session, no config, no branch or no mapping."""
+    """Refuse what is not a session, a config, a branch or a mapping."""
     for name, value, kind, hint in (
         ("session", session, Session, "pass a weft.Session; Session.from_json reads JSON"),
         ("config", config, RunConfig, "pass weft.RunConfig(...)"),
@@ -651,7 +651,7 @@ def _require_kinds(
 
 
 def _with_message(events: Strand[Event], message: ContentLike) -> Strand[Event]:
-    """The log, and behind it what the user says now, which is not stored."""
+    """The log, and after it what the user says now, which is not stored."""
     posted = Event(
         author="user",
         content=require_posted(to_content(message), where="message"),

@@ -176,7 +176,7 @@ class Compilation:
     presentable: "Callable[[Item], Item] | None" = None
     """What a report may show of an item, where the policy keeps something from the model."""
     instructions: tuple[TextBlock, ...] | None = None
-    """The instruction as it holds now, where a part of it is said behind the conversation."""
+    """The instruction as it holds now, where a part of it is said after the conversation."""
 
     def __init__(
         self,

@@ -14,11 +14,13 @@ import msgspec
 
 from weft.declare.policy_parts import Auto
 from weft.diagnostics import Diagnostic, Origin, Severity, report
+from weft.dialects.caching import MARK
 from weft.dialects.facts import Cache, facts_for, seller_of, wire_name
 from weft.ir import Note, Prompt
 from weft.ir.block import RECALL
 from weft.passes import Step
 from weft.passes.pipeline import names_of
+from weft.values import JsonObject
 
 if TYPE_CHECKING:
     from weft.compiler.compiled import Compilation
@@ -93,7 +95,7 @@ class Cost(NamedTuple):
 
 
 def rates_for(model: str, *, tokens: int = 0, lifetime: str = "") -> Rates:
-    """What a model's tokens cost in a request of so many; `lifetime` is how long they are kept."""
+    """What a model's tokens cost in a request of a size; `lifetime` is how long they are kept."""
     price, cache = price_of(model, tokens=tokens), facts_for(model).cache
     if price is not None:
         return _in_money(price, longer=_is_long(cache, lifetime))
@@ -140,7 +142,7 @@ def cost_of(compiled: "Compilation") -> Cost:
 
 
 def _unmarked(compiled: "Compilation") -> int:
-    """The tokens of results that change in the next request: they stand behind the last mark."""
+    """The tokens of results that change in the next request: they stand after the last mark."""
     tip, lowered = compiled.prompt.items.tip, compiled.lowered()
     if tip is None or not tip.passing or len(lowered.lasting) == len(lowered.rest):
         return 0
@@ -164,10 +166,32 @@ def _load(compiled: "Compilation", keeps: str = "") -> Load:
     load = load_of(prediction.total - once, prediction.cached, cache, asked=asked)
     head = load.written
     if (keeps or compiled.prompt.keeps) != "all" and cache.lookback:
-        from weft.compiler.caching import head_kept
-
-        head = min(load.written, max(0, head_kept(compiled) - load.cached))
+        head = min(load.written, max(0, _head_tokens(compiled) - load.cached))
     return load._replace(written=head, fresh=load.fresh + once + load.written - head)
+
+
+def _head_tokens(compiled: "Compilation") -> int:
+    """The tokens up to the last mark in the head of a request."""
+    lowered = compiled.lowered()
+    head = compiled.scale.head(lowered)
+    tools = head.request + head.preamble + sum(head.tools) + head.others
+    return tokens_to_mark(compiled, lowered.wire, tools)
+
+
+def tokens_to_mark(before: "Compilation", after: JsonObject, tools: int) -> int:
+    """The tokens up to the last mark in the head that both requests have, in the same words."""
+    wire = before.lowered().wire
+    if not tools:
+        return 0
+    system, again = wire.get("system"), after.get("system")
+    if isinstance(system, list) and isinstance(again, list) and again[:1] == system[:1]:
+        first = system[0]
+        if isinstance(first, dict) and MARK in first:
+            text, over = str(first.get("text")), before.scale.overheads.text
+            return tools + over + before.scale.counter.count(text)
+    listed = wire.get("tools")
+    last = listed[-1] if isinstance(listed, list) and listed else None
+    return tools if isinstance(last, dict) and MARK in last else 0
 
 
 def cost_words(cost: Cost) -> str:
@@ -211,7 +235,7 @@ class Price(NamedTuple):
 
 
 def price_of(model: str, *, tokens: int = 0) -> Price | None:
-    """What a model's tokens cost in a request of so many of them, or None where nobody knows.
+    """What a model's tokens cost in a request of a number of them, or None where nobody knows.
 
     What the list does not say of caching is worked out from the model's facts.
     """
@@ -309,7 +333,7 @@ def may_rewrite(compiled: "Compilation") -> bool:
 
 
 def read_again(compiled: "Compilation") -> int:
-    """The tokens of the conversation that the request before had too, behind what changed."""
+    """The tokens of the conversation that the request before had too, after what changed."""
     before, shared = compiled.previous, compiled.shared
     if before is None or shared is None or shared.broken is None:
         return 0

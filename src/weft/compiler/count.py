@@ -175,7 +175,7 @@ class Scale:
         """One item with the turns it takes, by itself."""
         known = self._items.get(id(item))
         if known is None:
-            # the item is kept beside its size: the id of an object that is gone is given again
+            # the item is kept with its size: the id of an object that is gone is given again
             known = self._items[id(item)] = (item, self._bound(item))
         return known[1].tokens + known[1].thoughts
 

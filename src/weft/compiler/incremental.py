@@ -87,7 +87,7 @@ class LateResult(Exception):
 
 
 class Basis(NamedTuple):
-    """What a thread's items depend on beside the log and its slot; they change seldom.
+    """What a thread's items depend on besides the log and its slot; they change seldom.
 
     `start` is where the view begins, `carried` what the instruction says of the log already,
     `reaches_back` the last event that changes earlier ones, `current` the invocation it is in,
@@ -191,7 +191,7 @@ class Thread:
             if self.basis.skim is not None:
                 # the call lies in the part of the log that nobody read
                 raise LateResult
-            # a settled item must change: everything behind it may, too
+            # a settled item must change: everything after it may, too
             self._begin()
             built, joined = self._build(events, facts)
             features = built.features
@@ -236,7 +236,7 @@ class Thread:
         tail: list[Item] = []
         if plain.read == count and events.tail:
             rest = plain_items(events.tail, settled, env.agent, self.used_ids)
-            # calls, or more than talk, behind the log: the passes take care of it
+            # calls, or more than talk, after the log: the passes take care of it
             if rest.read < len(events.tail) or rest.calls:
                 return None
             tail = rest.items
@@ -425,8 +425,8 @@ def _passing(items: list[Item]) -> Strand[Item]:
 def _settles(items: Sequence[Item], length: int, joined: Mapping[int, int]) -> tuple[int, int]:
     """How many items cannot change any more, and the log index everything after them begins at.
 
-    An item with an open call may still change; so may those that took a result from behind it.
-    A message that is not in the log yet, behind `length`, is never settled. What joined at one
+    An item with an open call may still change; so may those that took a result from after it.
+    A message that is not in the log yet, after `length`, is never settled. What joined at one
     place of the log, as `joined` has it by position, is settled together.
     """
     whole = len(items)
@@ -437,7 +437,7 @@ def _settles(items: Sequence[Item], length: int, joined: Mapping[int, int]) -> t
         if items[index].open:
             whole, boundary = index, _came(items[index].position, joined)
             break
-    # an item that reaches behind the boundary cannot settle, and cutting there may uncover another
+    # an item that reaches beyond the boundary cannot settle, and cutting there may uncover another
     moved = True
     while moved:
         moved = False
@@ -527,10 +527,10 @@ def _is_stranger(slot: Slot, events: Strand[Event], facts: LogFacts) -> bool:
 
 
 _MANY = 100
-"""From so many plain events at its beginning on, a log is worth being read in two pieces."""
+"""With more plain events than this at its beginning, a log is worth being read in two pieces."""
 
 LONG = 2_000
-"""From so many events on, compiling a log for the first time takes longer than a loop may wait."""
+"""With this many events, compiling a log for the first time takes longer than a loop may wait."""
 
 
 def is_cold(log: Strand[Event], slot: Slot) -> bool:
@@ -576,7 +576,7 @@ def joined_items(built: Built, events: Strand[Event], agent: str, branch: str) -
     """Put items whose branches have joined on the branch that is looked from.
 
     What a map gathered into a list was written under the key of that list. Data stays data. What
-    an agent of the same name said on a branch beside this one is not what this one said, as one
+    an agent of the same name said on a branch next to this one is not what this one said, as one
     element of a map is not another: it goes by the name of its branch.
     """
     outer, branches = around(branch), branches_of(events)

@@ -279,7 +279,7 @@ def _templated(
     if not answer.text:
         return None
     if answer.raw:
-        # `Raw` is no template: braces in it stay as they are
+        # `Raw` is not a template: braces in it stay as they are
         text = _sendable(answer.text, whole, diagnostics)
         return _system_block(text, whole, (Span(len(text), whole),), Stability.TURN)
     template = parse(answer.text)
@@ -369,7 +369,7 @@ def _stability(pieces: list[Rendered], volatile: frozenset[str]) -> Stability:
         variable = piece.variable
         if variable is None:
             continue
-        # it may be another in the next turn: such a block goes behind what can be cached
+        # it may be another in the next turn: such a block goes after what can be cached
         key = variable.key
         if variable.artifact or key.startswith("temp:") or key in volatile:
             return Stability.TURN
@@ -577,7 +577,7 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def decided(condition: When, state: Mapping[str, Json]) -> bool:
+def decide_condition(condition: When, state: Mapping[str, Json]) -> bool:
     """Whether a condition is met; a predicate that raises is an error, not a no.
 
     It may look at the state, not write into it.
@@ -658,7 +658,7 @@ def _call(provider: object, context: ReadonlyContext | None) -> object:
 
 
 def target_of(provider: object) -> tuple[Callable[..., object], Sequence[object]]:
-    """The function behind a provider, and the arguments it takes beside the context."""
+    """The function of a provider, and the arguments it takes besides the context."""
     if not isinstance(provider, tuple):
         return cast("Callable[..., object]", provider), ()
     owner, name, *rest = cast("tuple[object, ...]", provider)

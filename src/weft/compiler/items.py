@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, cast, overload
 
 import msgspec
 
-from weft.compiler.parts import blocks_of, heard, mended
+from weft.compiler.parts import blocks_of, heard, mend_text
 from weft.content import Part
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import dialect_named
@@ -88,21 +88,21 @@ def build_some(
     hidden. So is one of another branch: what it sums up is in view by itself.
     """
     chosen, reports = {*positions}, list[Diagnostic]()
-    beside = {
+    of_other_branches = {
         position: _BESIDE
         for position in positions
         if log[position].actions.compaction is not None
         and (log[position].branch or "") not in around(branch)
     }
-    hidden = {**beside, **hidden}
+    hidden = {**of_other_branches, **hidden}
     summaries = _summaries(log, start, hidden, view, reports)
     for anchor, listed in [*summaries.items()]:
         summaries[anchor] = [item for item in listed if item.last in chosen]
     # the first event of the summary is not in view: it stands before the next that is
     for anchor in sorted(summaries.keys() - chosen):
-        behind = next((position for position in positions if position > anchor), None)
-        if behind is not None:
-            summaries[behind] = [*summaries.pop(anchor), *summaries.get(behind, ())]
+        later = next((position for position in positions if position > anchor), None)
+        if later is not None:
+            summaries[later] = [*summaries.pop(anchor), *summaries.get(later, ())]
     built = _build_events(((p, log[p]) for p in positions), agent, hidden, summaries)
     built.items += [item for at in sorted(summaries.keys() - chosen) for item in summaries[at]]
     if any(item.branch for listed in summaries.values() for item in listed):
@@ -160,7 +160,7 @@ def _build_events(
             # most events are one plain text
             if len(parts) == 1 and (text := parts[0].text) and not _is_odd(parts[0]):
                 if not text.isascii() and has_lone_surrogate(text):
-                    text = mended(text, event, diagnostics)
+                    text = mend_text(text, event, diagnostics)
                 origin = Origin("event", event.id, author, -1, -1, 0)
                 blocks = (TextBlock(role=role, origin=origin, text=text),)
             else:
@@ -300,7 +300,7 @@ def plain_items(
 
 
 def _is_only_said(event: Event | TalkEvent) -> bool:
-    """Whether an event does nothing beside being said, and is for everybody."""
+    """Whether an event does nothing besides being said, and is for everybody."""
     if isinstance(event, TalkEvent):  # there is nothing in its other fields
         return True
     actions = event.actions
@@ -359,7 +359,7 @@ def _is_plain_pair(
             is_short(call.response) for call in calls
         )
     except (UnicodeEncodeError, OverflowError, TypeError):
-        # lone surrogates and values that are no JSON are mended on the long way
+        # lone surrogates and values that are not JSON are mended on the long way
         return False
 
 
@@ -439,7 +439,7 @@ def _summary_item(
     """The item that stands for the events of a compaction."""
     text = compaction.compacted_content.text
     if has_lone_surrogate(text):
-        text = mended(text, event, diagnostics)
+        text = mend_text(text, event, diagnostics)
     origin = Origin("event", event.id, event.author, part=0)
     block = TextBlock(role="user", origin=origin, text=f"[summary of earlier turns]: {text}")
     return Item(
@@ -542,14 +542,14 @@ def _utterances_of(events: Sequence[Event | TalkEvent], agent: str) -> Sequence[
         at += some.events
         # an event that was not read in short: one of a log in memory, or one with more fields
         plain = plain_items(events[at : at + 2], at, agent)
-        listed += map(_utterance, plain.items)
+        listed += map(utterance_of, plain.items)
         at += plain.read
         if not (some.events or plain.read):
             break
     return listed
 
 
-def _utterance(item: Item) -> Utterance:
+def utterance_of(item: Item) -> Utterance:
     """A plain item in short."""
     first = item.blocks[0]
     if isinstance(first, TextBlock):

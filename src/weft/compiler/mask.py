@@ -1,6 +1,6 @@
 """Texts of a session without what its agents' policies redact or withhold.
 
-A request that is compiled has no such value in it. What stands beside requests has: events,
+A request that is compiled has no such value in it. What stands next to requests has: events,
 state, questions, and requests of agents whose policy has no such rule. Whoever shows those to
 people applies the same rules, with the same placeholders.
 """
@@ -355,7 +355,7 @@ _OWN_WORDS = frozenset(
 
 
 def _mark(labels: Iterable[str]) -> str:
-    from weft.passes.references import mark_of
+    from weft.passes.copies import mark_of
 
     return mark_of(labels)
 

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing beside itself.
+"""A report as one HTML page that needs nothing but itself.
 
 No script and no outside resource: folding is `<details>`, hovering is `title`. Everything
 that comes from a session is escaped; a text that is very long is cut, and says so.

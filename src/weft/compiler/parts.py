@@ -123,7 +123,7 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
         text = (transcript or {}).get("text")
         if isinstance(text, str) and text:
             if has_lone_surrogate(text):
-                text = mended(text, event, diagnostics)
+                text = mend_text(text, event, diagnostics)
             origin = Origin("event", event.id, event.author)
             blocks.append(TextBlock(role=role, origin=origin, text=text))
     # an item has one role: of a transcript of both sides the user's is taken
@@ -272,12 +272,12 @@ def _sendable(content: Content, event: Event, diagnostics: list[Diagnostic]) -> 
         # only a lone surrogate cannot be encoded: trying is cheaper than looking at every text
         msgspec.json.encode(content)
     except UnicodeEncodeError:
-        whole = mended(compact(msgspec.to_builtins(content)), event, diagnostics)
+        whole = mend_text(compact(msgspec.to_builtins(content)), event, diagnostics)
         return msgspec.json.decode(whole, type=Content)
     return content
 
 
-def mended(text: str, event: Event, diagnostics: list[Diagnostic]) -> str:
+def mend_text(text: str, event: Event, diagnostics: list[Diagnostic]) -> str:
     """The text without its lone surrogates, and a word about it; two halves are a character."""
     if has_half_character(text):
         diagnostics.append(

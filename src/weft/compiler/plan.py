@@ -93,7 +93,7 @@ class Plan(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     model's tokens, and from how many on for each tool that has a say in it.
     `model` is what was chosen, a name or an object to call; `fixed` says that somebody wrote down
     a name, for the run or in the tree, so that no other can be chosen. `cache` is what
-    `Prompt.cache` is, `appends` in whose name an instruction that changed is sent behind the
+    `Prompt.cache` is, `appends` in whose name an instruction that changed is sent after the
     conversation; empty where it is rewritten in its place. A conversation of fewer than
     `append_from` letters gives requests too short to be reused. `inputs` are what the agent and
     its root declare.
@@ -129,7 +129,7 @@ class Plan(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The passes of the agent, of its tools and of the run."""
     run_passes: tuple[PassFunction, ...]
     budget: Budget | None
-    """What `context_compressor` allows, beside the policy."""
+    """What `context_compressor` allows, besides the policy."""
     shared: SharedParts = msgspec.field(default_factory=SharedParts)
 
 
@@ -218,7 +218,7 @@ def _recalls(path: tuple[Agent, ...], policy: Policy, target: Target) -> bool:
 
 
 def _is_priced(agent: Agent, policy: Policy) -> bool:
-    """Whether prices decide what becomes a digest: under `C.auto()`, and nothing beside it."""
+    """Whether prices decide what becomes a digest: under `C.auto()`, and nothing besides it."""
     alone = policy.stages[0] if len(policy.stages) == 1 else None
     return (
         alone is not None
@@ -484,7 +484,7 @@ def _target_of(model: str | ModelLike, agent: Agent) -> Target:
         facts = facts_for(model)
         return Target(model, facts.dialect, facts)
     facts = facts_for(model.name)
-    # a model of one vendor behind a server of another: its cache is that server's
+    # a model of one vendor on a server of another: its cache is that server's
     if facts.dialect.partition("-")[0] != model.dialect.partition("-")[0]:
         facts = facts._replace(cache=Cache(), late_system=False)
     return Target(model.name, model.dialect, facts._replace(dialect=model.dialect, known=True))
@@ -590,7 +590,7 @@ def _cache(asked: Json, target: Target, origins: dict[str, Origin]) -> tuple[str
 
 
 def _appends(asked: Json, target: Target, wording: Wording) -> Literal["", "system", "user"]:
-    """In whose name an instruction that changed is sent behind the conversation, if at all."""
+    """In whose name an instruction that changed is sent after the conversation, if at all."""
     if asked == "rewrite" or all(source.finished for source in wording.sources):
         return ""
     if target.facts.late_system:

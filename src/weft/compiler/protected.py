@@ -3,7 +3,7 @@
 Passes can have bugs, callbacks can change a prompt, and options can carry text of their own. So
 the very JSON that would be sent is looked through once more. What is found there both in its
 text and in a line or field of it alone is held to be real: what a text says only together with
-another that happens to stand beside it is not.
+another that happens to stand next to it is not.
 """
 
 import json
@@ -182,14 +182,14 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _is_exempt(text: str, prompt: Prompt) -> bool:
-    """Whether it is no text but data, a signature, an id or a name; or the address form of data."""
+    """Whether it is data, a signature, an id or a name, not text; or the address form of data."""
     exempt = _exempt(prompt)
     head, comma, data = text.partition(",")
     return text in exempt or (bool(comma) and head.startswith("data:") and data in exempt)
 
 
 def _exempt(prompt: Prompt) -> frozenset[str]:
-    """What is no text: media, signatures, ids, names, and what only its provider can read."""
+    """What is not text: media, signatures, ids, names, and what only its provider can read."""
     texts: set[str] = {prompt.model, prompt.agent}
     texts.update(tool.name for tool in prompt.tools)
     for tool in prompt.tools:
@@ -234,9 +234,9 @@ def _field_left(block: Block, what: "Wanted") -> str:
 def _is_gone(text: str) -> bool:
     """Whether it is a placeholder, or stands in a fence, which is put around what was replaced."""
     from weft.detect import PLACEHOLDER
-    from weft.passes.fences import opened
+    from weft.passes.fences import read_fence
 
-    return PLACEHOLDER.fullmatch(text) is not None or opened(text) is not None
+    return PLACEHOLDER.fullmatch(text) is not None or read_fence(text) is not None
 
 
 def _named(value: Json, path: tuple[str, ...], what: "Wanted") -> str:
@@ -265,7 +265,7 @@ _SEALED = frozenset(
         "redacted_thinking", "thought_signature",
     )
 )  # fmt: skip
-"""Fields that hold what is no text."""
+"""Fields that hold what is not text."""
 
 _MOST_KINDS = 32
 """For how many kinds of things it is known how far the turns were looked through."""

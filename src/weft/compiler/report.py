@@ -199,7 +199,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return report_text(self, everything=everything)
 
     def to_html(self) -> str:
-        """One page that needs nothing beside itself."""
+        """One page that needs nothing but itself."""
         from weft.compiler.page import report_page
 
         return report_page(self)
@@ -340,7 +340,7 @@ def preview(text: str) -> str:
 
 
 def clip(text: str, width: int, *, keep: str = "start") -> str:
-    """The text cut to so many columns, with an ellipsis where something is missing."""
+    """The text cut to a number of columns, with an ellipsis where something is missing."""
     # the usual case: no character is wider than one column
     if len(text) <= width and text.isascii():
         return text
@@ -436,7 +436,7 @@ def sent_view(
 
 
 _APART: tuple[Source, ...] = ("overhead", "tools", "schema", "system")
-"""Rows that are no part of the conversation."""
+"""Rows that are not part of the conversation."""
 
 
 def hidden_words(hidden: Sequence[SentRow]) -> str:

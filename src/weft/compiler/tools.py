@@ -1,4 +1,4 @@
-"""The tools that a request offers beside those its agent declares: recall, transfer, toolsets.
+"""The tools that a request offers besides those its agent declares: recall, transfer, toolsets.
 
 `recall` gets back what a handle stands for. It stands before everything else in a request, so a
 late declaration makes the provider read all of it again. Where the policy in force can make handles
@@ -195,7 +195,7 @@ def _media(part: Part, branch: str, tool: str, labels: tuple[str, ...]) -> Itera
     blob, file = part.inline_data, part.file_data
     data = blob.data if blob is not None else None
     if blob is None and file is not None and (file.file_uri or "").startswith(SCHEME):
-        data = data_at(file.file_uri or "")  # a large file is kept beside the log
+        data = data_at(file.file_uri or "")  # a large file is kept outside the log
     if data:
         data = data.replace("-", "+").replace("_", "/")  # as blocks have it
         yield Held(handle_of(data), None, branch, tool=tool, media=part, labels=labels)
@@ -323,7 +323,7 @@ class _Equipped(msgspec.Struct, frozen=True):
 
 
 def equip(root: Agent, agent: str, tools: tuple[Tool, ...], *, source: str = "run") -> Agent:
-    """The root in which the agent of that name has these tools, beside its own.
+    """The root in which the agent of that name has these tools, besides its own.
 
     The last one from each source is kept with the root: toolsets mostly answer the same.
     """
@@ -386,7 +386,7 @@ def tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
 def changes_between(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> list[str]:
     """What is wrong with what toolsets answer now, if they answered something else before.
 
-    More tools than before are no matter: the run goes on with those that it began with.
+    More tools than before do not matter: the run goes on with those that it began with.
     """
     current = {str(one["name"]): one for one in now}
     problems: list[str] = []

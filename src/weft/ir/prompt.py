@@ -8,7 +8,7 @@ a provider, or would say something nobody said; so a pass that breaks one is sto
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Literal, assert_never, cast, overload
+from typing import Literal, TypeVar, assert_never, cast, overload
 
 import msgspec
 
@@ -32,6 +32,8 @@ from weft.ir.block import (
 from weft.session.strand import Strand
 from weft.values import JsonObject, compact
 
+T = TypeVar("T")
+
 
 class Feature:
     """What occurs in a prompt, as bits: a pass sees at once that it is not needed.
@@ -51,40 +53,40 @@ class Feature:
     ALL = 255
 
 
-class LateNotes(Sequence[Note]):
-    """Notes that are made when somebody reads them: a request needs none of them.
+class LateSequence(Sequence[T]):
+    """Values that are made when somebody reads them, as notes are: a request needs none of them.
 
     `count` says how many there will be; without it they are made to be counted.
     """
 
-    __slots__ = ("_count", "_make", "_notes")
+    __slots__ = ("_count", "_make", "_values")
 
-    def __init__(self, make: Callable[[], Iterable[Note]], count: int | None = None) -> None:
+    def __init__(self, make: Callable[[], Iterable[T]], count: int | None = None) -> None:
         self._make = make
         self._count = count
-        self._notes: tuple[Note, ...] | None = None
+        self._values: tuple[T, ...] | None = None
 
     @property
     def may_be_empty(self) -> bool:
         """Whether only a look at them says that there are any."""
-        return self._count is None and self._notes is None
+        return self._count is None and self._values is None
 
-    def _all(self) -> tuple[Note, ...]:
-        if self._notes is None:
-            self._notes = tuple(self._make())
-        return self._notes
+    def _all(self) -> tuple[T, ...]:
+        if self._values is None:
+            self._values = tuple(self._make())
+        return self._values
 
     def __len__(self) -> int:
         return self._count if self._count is not None else len(self._all())
 
-    def __iter__(self) -> Iterator[Note]:
+    def __iter__(self) -> Iterator[T]:
         return iter(self._all())
 
     @overload
-    def __getitem__(self, index: int) -> Note: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Note]: ...
-    def __getitem__(self, index: int | slice) -> Note | Sequence[Note]:
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         return self._all()[index]
 
 
@@ -98,7 +100,7 @@ class PassNotes(Sequence[Note]):
         """None of them is known to be empty."""
 
     def plus(self, more: Sequence[Note]) -> "PassNotes":
-        """These notes, and more behind them."""
+        """These notes, and more after them."""
         return PassNotes((*self.parts, more)) if _may_hold(more) else self
 
     def since(self, before: "PassNotes") -> "PassNotes":
@@ -138,7 +140,7 @@ class PassNotes(Sequence[Note]):
 def _may_hold(part: Sequence[Note]) -> bool:
     if isinstance(part, Strand):
         return part.length > 0
-    return (isinstance(part, LateNotes) and part.may_be_empty) or len(part) > 0
+    return (isinstance(part, LateSequence) and part.may_be_empty) or len(part) > 0
 
 
 NO_NOTES = PassNotes()
@@ -175,7 +177,7 @@ class Output(msgspec.Struct, frozen=True):
     provider: str = ""
     """Whose request it was read from: that provider takes the schema as it is."""
     kept: JsonObject | None = None
-    """What stood beside the schema there and only this provider understands."""
+    """What stood there besides the schema and only this provider understands."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -196,7 +198,7 @@ class Prompt(msgspec.Struct, frozen=True):
     """Whether to ask the provider to keep what it reads: empty, `on`, or for how long."""
     keeps: Literal["all", "before", "head"] = "all"
     """How much of it to keep where that costs more: a request that is likely the last keeps only
-    what the one before it kept, or nothing behind the head."""
+    what the one before it kept, or nothing after the head."""
     wants: tuple[Want, ...] = ()
     """What a model is to be asked before this is as it should be; until then passes do without."""
 

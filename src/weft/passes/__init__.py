@@ -23,8 +23,9 @@ from weft.ir import (
 )
 from weft.passes.custom import add_system, add_turn, drop_items
 from weft.passes.env import Env, SizePart, Sizes
-from weft.passes.pipeline import Pass, Step, Views, name_of, names_of, run
+from weft.passes.pipeline import names_of, run
 from weft.passes.rewrite import PassFold, keep_since, map_blocks, map_texts, rewrite_items
+from weft.passes.union import Pass, Step, Views, name_of
 from weft.passes.verbs import ON_FRESH, ON_REQUEST, PLAIN, Passes, passes_of
 
 __all__ = [

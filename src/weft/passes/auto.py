@@ -41,7 +41,7 @@ from weft.passes.handles import (
     HandleLimits,
     Traffic,
     compact_text,
-    logged,
+    read_logged,
     result_limits,
     sent_text,
     short_result,
@@ -104,7 +104,7 @@ FIELD = 0.5
 """The weight of a field that is called like an argument which the agent has passed before."""
 
 PAYS = 1.5
-"""The lines that a reference stands for must have at least so many times its own tokens."""
+"""The lines that a reference stands for must have at least this many times its own tokens."""
 
 MOST_REFERRED = 50_000
 """In letters. Nothing refers to a longer text: every request bounds it, so it is not in view."""
@@ -265,7 +265,7 @@ def _change(step: str, item: Item, view: _ResultView, env: Env, options: Compact
 def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     """As `reduce_results`, but each result is shown whole once, until the next one arrives.
 
-    The newest exchange stands at the end of a request, behind what the provider is asked to keep.
+    The newest exchange stands at the end of a request, after what the provider is asked to keep.
     When the next one comes, what was seen is said in short, and only that is read anew. Where a
     provider keeps everything unasked, the change costs what `WEFT502` says.
 
@@ -372,7 +372,7 @@ def _reduce_result(
     # a placeholder is short, and what was recalled was asked for as it is
     if block.synthetic or block.name == RECALL:
         return block
-    whole = logged(block, item, env) if number >= 0 else None
+    whole = read_logged(block, item, env) if number >= 0 else None
     limits = _limits(block.name, env, options)
     if limits is not None:
         own = env.tools.own.get(block.name)
@@ -452,7 +452,7 @@ def _pays(short: ResultBlock, before: int, after: int, *, view: _ResultView, env
     return verdict.pays
 
 
-def referring(
+def refer_anew(
     block: ResultBlock,
     item: Item,
     number: int,
@@ -465,7 +465,7 @@ def referring(
     env = msgspec.structs.replace(env, tools=tools)
     view = _ResultView(_Said())
     for other, home, place in before:
-        whole = logged(other, home, env)
+        whole = read_logged(other, home, env)
         _stock(_placed(other, whole), home, place, whole, view.lines)
     return _reduce_result(block, item, number, view, env, AUTO)
 
@@ -598,7 +598,7 @@ def _read(
         elif isinstance(block, ResultBlock):
             names.update(names_in(sole_text(block.response)))
     for block in own_results(item, env.agent):
-        whole = wholes[block.origin] if block.origin in wholes else logged(block, item, env)
+        whole = wholes[block.origin] if block.origin in wholes else read_logged(block, item, env)
         _stock(block, item, number, whole, lines)
         number += 1
     return number

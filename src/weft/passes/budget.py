@@ -15,7 +15,7 @@ from weft.ir import CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.block import RECALL
 from weft.passes.env import Env, Sizes, opening_of
 from weft.passes.handles import has_handle
-from weft.passes.references import notes_on_repointed, repointed
+from weft.passes.references import notes_on_repointed, repoint_items
 from weft.passes.shorten import (
     LEAST,
     Given,
@@ -23,16 +23,23 @@ from weft.passes.shorten import (
     Shortening,
     Unit,
     Unsealed,
-    dropped,
-    faded,
+    drop_units,
+    fade_units,
     give_up,
     long_results,
     questions_apart,
-    shortened,
+    shorten_items,
     stride_for,
     units_of,
 )
-from weft.passes.summaries import Summed, allowance_for, blocks_of, done_without, fitted, summary_of
+from weft.passes.summaries import (
+    Summed,
+    allowance_for,
+    blocks_of,
+    done_without,
+    fit_summary,
+    summary_of,
+)
 from weft.session.strand import Strand
 from weft.values import compact
 
@@ -84,7 +91,7 @@ def keep_limit(
     if sizes.total <= room.counted:
         return prompt
     if budget.overflow == "error":
-        raise exceeded(prompt, env, budget, room, sizes, "the request takes")
+        raise explain_excess(prompt, env, budget, room, sizes, "the request takes")
     # first without `recall`: only if handles come of it, the tool is worth its own tokens
     fitted_prompt = _give_way(prompt, env, budget, measure, sizes)
     offered = _with_recall(prompt, fitted_prompt, env, budget)
@@ -100,7 +107,7 @@ def keep_limit(
     # there is no room for `recall` and what it gets back: without it, things go for good
     fitting = _Fitting(prompt, env, budget, room, measure, sizes)
     if not fitting.fit("drop", room.counted):
-        raise fitting.exceeded()
+        raise fitting.explain_excess()
     return fitting.done(0)
 
 
@@ -133,12 +140,12 @@ def _give_way(
         if fitting.fit("drop", room.counted - spare):
             return fitting.done(spare)
     if not fitting.fit(budget.overflow, room.counted):
-        raise fitting.exceeded()
+        raise fitting.explain_excess()
     return fitting.done(allowance_for(room.counted) if known else 0)
 
 
 def _fit_behind_seal(fitting: "_Fitting", prompt: Prompt, env: Env, budget: Budget) -> Prompt:
-    """Fit the items behind those that surely go, which are sealed.
+    """Fit the items after those that surely go, which are sealed.
 
     All items are looked at where nothing is sealed yet, or not any more. That is O(n) once in a
     session, and where somebody reaches back.
@@ -155,7 +162,7 @@ def _fit_behind_seal(fitting: "_Fitting", prompt: Prompt, env: Env, budget: Budg
             seal.clear()
             fits = fitting.fit(budget.overflow, fitting.room.counted, seal)
         if not fits:
-            raise fitting.exceeded()
+            raise fitting.explain_excess()
         after = fitting.done(0)
         if seal.uses > 1:  # a strand that is not used again need not be sealed
             fitting.extend_seal()
@@ -174,7 +181,7 @@ class Room(NamedTuple):
     shared: bool
 
     def needed(self, most: int) -> int:
-        """The smallest budget for a request of so many tokens."""
+        """The smallest budget for a request of `most` tokens."""
         if not self.shared:
             return most + self.reserve
         # the reserve is a share of the budget that is looked for, not of the request
@@ -219,7 +226,7 @@ class _Fitting:
         # a TokenBudget knows no tiers: age alone decides
         if self._budget.keep_recent is not None:
             self._tiers = [_BY_AGE] * len(self._items)
-        self._pins = pinned(self._items, self._tiers, self._env, self._budget.keep_recent or 0)
+        self._pins = pin_items(self._items, self._tiers, self._env, self._budget.keep_recent or 0)
         self._giving = Given(list(self._each))
         self._sent = None
         self._shorter = Shortening(self._items, self._giving, self._env, self._sizes.item)
@@ -257,12 +264,12 @@ class _Fitting:
         why = f"the request exceeded {self._budget.tokens} tokens"
         return why if self._budget.keep_recent is not None else f"{why}, and it is in tier {tier}"
 
-    def exceeded(self) -> BudgetExceeded:
+    def explain_excess(self) -> BudgetExceeded:
         """The error for what does not fit."""
         fitted_prompt = self._prompt.with_strand(self.remaining())
         sizes = self._measure(fitted_prompt)
         subject = "what must stay takes"
-        return exceeded(fitted_prompt, self._env, self._budget, self.room, sizes, subject)
+        return explain_excess(fitted_prompt, self._env, self._budget, self.room, sizes, subject)
 
     def remaining(self) -> Strand[Item]:
         """The items as they stand by now; the strand of the request before, where it goes on."""
@@ -273,13 +280,13 @@ class _Fitting:
         if self._sent is None or self._sent[0] != self._giving.steps:
             formed = self._items_as_sent()
             changed = self._giving.changes or self._seal.end
-            items = repointed(formed, self._items, self._env) if changed else formed
+            items = repoint_items(formed, self._items, self._env) if changed else formed
             strand = self._seal.sent.strand_of(items, min(len(self._prompt.items.tail), len(items)))
             self._sent = (self._giving.steps, formed, strand)
         return self._sent[1:]
 
     def _items_as_sent(self) -> list[Item]:
-        """The items that stay, as they are now, behind an opening turn if one is needed."""
+        """The items that stay, as they are now, after an opening turn if one is needed."""
         forms = {index: change.form for index, change in self._giving.changes.items()}
         forms_or_items = (forms.get(index, item) for index, item in enumerate(self._items))
         stay = [item for item in forms_or_items if item is not None]
@@ -309,7 +316,7 @@ class _Fitting:
                 # only now: a seal ends with an item that goes, not with one that stays
                 seal.stays, stays = (*seal.stays, *stays), []
                 seal.end = place + 1
-            # what is asked now stays, and the seal goes on behind it
+            # what is asked now stays, and the seal goes on after it
             elif index in self._pins.whole and self._env.is_asked(item):
                 stays.append(place)
             else:
@@ -364,7 +371,7 @@ class _Fitting:
                 return None, summed
             spare = min(spare, self.room.counted - self._now)
         gone = [self._items[index] for index in went]
-        return fitted(summed.text, gone, self._env, spare, self._sizes.item), summed
+        return fit_summary(summed.text, gone, self._env, spare, self._sizes.item), summed
 
 
 def _placed(items: list[Item], summary: Item) -> list[Item]:
@@ -373,7 +380,7 @@ def _placed(items: list[Item], summary: Item) -> list[Item]:
     return [*items[:at], summary, *items[at:]]
 
 
-def pinned(items: list[Item], tiers: list[int], env: Env, recent: int) -> Survivors:
+def pin_items(items: list[Item], tiers: list[int], env: Env, recent: int) -> Survivors:
     """What stays: tier 1, what is asked, what the agent did last, open calls, the most recent.
 
     Of what the agent did last a result may be shortened, if nothing else helps.
@@ -433,23 +440,23 @@ def _phases(
         reason = why(tier)
         own = sealed if sealed is not None and tier == seal.tier else None
         if not degrades:  # then nothing was shorter before it went
-            yield dropped(goes, sizes, reason, own.each if own is not None else None)
+            yield drop_units(goes, sizes, reason, own.each if own is not None else None)
             continue
         took = own.each - own.folded - own.referred if own is not None else None
         if folds:
-            yield shortened(mine, shorter.fold, own.folded if own is not None else 0)
+            yield shorten_items(mine, shorter.fold, own.folded if own is not None else 0)
         giving.folded = [*sizes]
-        yield shortened(mine, shorter.refer, own.referred if own is not None else 0)
+        yield shorten_items(mine, shorter.refer, own.referred if own is not None else 0)
         giving.referred = [*sizes]
-        yield faded(goes, sizes, reason, shorter.cut, took)
+        yield fade_units(goes, sizes, reason, shorter.cut, took)
         loose = {index for unit in goes for index in unit.indexes}
-        yield shortened([index for index in mine if index not in loose], shorter.cut)
+        yield shorten_items([index for index in mine if index not in loose], shorter.cut)
     # when all tiers are through and it is still too much, what the agent did last gets shorter
     last = sorted(pins.stays - pins.whole)
     if folds:
-        yield shortened(last, shorter.fold)
+        yield shorten_items(last, shorter.fold)
     if degrades:
-        yield shortened(last, shorter.cut)
+        yield shorten_items(last, shorter.cut)
 
 
 class Sums(NamedTuple):
@@ -515,9 +522,9 @@ class Seal:
         # what is sealed belongs to this turn, or depends on what is asked: both must be the same
         if self.apart or self.stays or env.invocation in self._invocations:
             same = self.turn == env.turn and self.invocation == env.invocation
-            behind = items[len(self.stays) :]
+            later = items[len(self.stays) :]
             return same and any(
-                item.kind == "exchange" and item.invocation == env.invocation for item in behind
+                item.kind == "exchange" and item.invocation == env.invocation for item in later
             )
         return self.newest < env.turn
 
@@ -599,7 +606,7 @@ class SentItems:
 
 
 SHARE, MOST = 10, 4096
-"""What is kept for an answer of unknown length: a tenth of the budget, and so many at most."""
+"""What is kept for an answer of unknown length: a tenth of the budget, and at most `MOST`."""
 
 
 def room_for(prompt: Prompt, env: Env, budget: Budget) -> Room:
@@ -644,7 +651,7 @@ def _count(number: int) -> str:
     return "1 item was" if number == 1 else f"{number} items were"
 
 
-def exceeded(
+def explain_excess(
     prompt: Prompt, env: Env, budget: Budget, room: Room, sizes: Sizes, subject: str
 ) -> BudgetExceeded:
     """The error for what does not fit: by how much, what takes the most, and what to type."""

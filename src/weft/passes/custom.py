@@ -49,7 +49,7 @@ def add_system(
 
 
 def add_turn(prompt: Prompt, text: str, *, step: str, reason: str = "") -> Prompt:
-    """The prompt with a text behind the conversation, as the user's.
+    """The prompt with a text after the conversation, as the user's.
 
     Nothing that was sent before changes. The next request does not have it, unless the pass adds
     it again.

@@ -24,7 +24,7 @@ from weft.ir import (
 )
 from weft.ir.block import RECALL
 from weft.passes.env import Env
-from weft.passes.handles import logged, media_words, result_tokens, with_media_words
+from weft.passes.handles import media_words, read_logged, result_tokens, with_media_words
 from weft.passes.references import back_words, call_words
 from weft.passes.rewrite import PassFold, rewrite_items
 from weft.values import Json, JsonObject, canonical, compact, handle_of, spells
@@ -125,7 +125,7 @@ def _once(
         return block
     first = seen.get(key)
     if first is None:
-        seen[key] = _FirstCopy(block, handle_of(logged(block, item, env)), number, words)
+        seen[key] = _FirstCopy(block, handle_of(read_logged(block, item, env)), number, words)
         return block
     back = number - first.number if number >= 0 and first.number >= 0 else 0
     where = back_words(back) if back else "above"
@@ -201,7 +201,7 @@ def _replaced(
 ) -> ResultBlock:
     """A word about the later result in place of an older one, with the handle of the older."""
     later = prompt.items[newest.item].blocks[newest.block].origin
-    handle = handle_of(logged(block, item, env))
+    handle = handle_of(read_logged(block, item, env))
     words = f"[superseded: {newest.name} gives it as it is now, further down; handle {handle}]"
     whole = block.whole if block.whole is not None else block.response
     if block.media:
@@ -284,7 +284,7 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
         if env.instruction.captured and item.kind == "user" and item.author == "user":
             return _referring(item, env)
         text, key = _answer_text(item) if item.wrote else None, ""
-        # most answers are no carried value: for texts a look into the set tells
+        # most answers are not carried: for texts a look into the set tells
         if text is not None and (text.strip() in texts or not only_texts):
             key = _carried(item, text, env)
         if not key:

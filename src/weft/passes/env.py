@@ -237,7 +237,7 @@ class TurnFold:
         """Whether it knows no more than these items."""
         return self._read <= items.settled
 
-    def behind(self, items: Sequence[Item]) -> list[int]:
+    def starts_in_tail(self, items: Sequence[Item]) -> list[int]:
         """Where turns begin in a tail."""
         tail = TurnFold(self._read, self._last)
         tail.take(items, spoken=bool(self.starts))
@@ -245,16 +245,16 @@ class TurnFold:
 
 
 class TurnStarts(Sequence[int]):
-    """At which item each turn begins: of the settled items, and of those behind them."""
+    """At which item each turn begins: of the settled items, and of those after them."""
 
-    __slots__ = ("_behind", "_settled")
+    __slots__ = ("_settled", "_tail")
 
-    def __init__(self, settled: list[int], behind: list[int]) -> None:
+    def __init__(self, settled: list[int], tail: list[int]) -> None:
         self._settled = settled
-        self._behind = behind
+        self._tail = tail
 
     def __len__(self) -> int:
-        return len(self._settled) + len(self._behind)
+        return len(self._settled) + len(self._tail)
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -262,9 +262,9 @@ class TurnStarts(Sequence[int]):
     def __getitem__(self, index: slice) -> Sequence[int]: ...
     def __getitem__(self, index: int | slice) -> int | Sequence[int]:
         if isinstance(index, slice):
-            return [*self._settled, *self._behind][index]
+            return [*self._settled, *self._tail][index]
         settled = len(self._settled)
-        return self._settled[index] if index < settled else self._behind[index - settled]
+        return self._settled[index] if index < settled else self._tail[index - settled]
 
 
 def turns_of(items: Strand[Item]) -> TurnStarts:
@@ -274,11 +274,11 @@ def turns_of(items: Strand[Item]) -> TurnStarts:
         if not turns.has_read(items):  # an older snapshot
             turns = TurnFold()
         turns.read(items)
-        return TurnStarts(turns.starts, turns.behind(items.tail))
+        return TurnStarts(turns.starts, turns.starts_in_tail(items.tail))
 
 
 class _Positions:
-    """The highest log position of all items up to each, and where one falls behind it first."""
+    """The highest log position of all items up to each, and where one falls below it first."""
 
     def __init__(self) -> None:
         self.highest: list[int] = []
@@ -338,7 +338,7 @@ def is_in_log_order(items: Strand[Item]) -> bool:
     with items.lock:
         positions = items.memo[_Positions]
         positions.read(items)
-        # what falls behind later is no matter for an older snapshot
+        # what falls below it later does not concern an older snapshot
         if positions.falls is not None and positions.falls < items.settled:
             return False
         top = positions.highest[items.settled - 1] if items.settled else -1
@@ -364,7 +364,7 @@ def opening_of(first: Item) -> Item:
 
 
 MOST_LETTERS = 50_000
-"""A result with at most so many letters is sent as it is under every policy."""
+"""A result with at most this many letters is sent as it is under every policy."""
 
 
 def is_short(response: JsonObject) -> bool:

@@ -176,7 +176,7 @@ class _Fencing:
         return msgspec.structs.replace(block, text=fenced_text, spans=(), signature=None, kept=None)
 
     def _fenced(self, text: str, source: str, origin: Origin) -> str:
-        fence: Fenced = fenced(text, source, self._env.session.id)
+        fence: Fenced = fence_text(text, source, self._env.session.id)
         self._report(fence.broken, origin)
         return fence.text
 
@@ -242,7 +242,7 @@ class StateWriters(msgspec.Struct, frozen=True):
 
 
 def _explained(system: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
-    """The system text with the line about fences, behind what never changes."""
+    """The system text with the line about fences, after what never changes."""
     if any(block.origin == _OWN for block in system):
         return system
     explanation = TextBlock(
@@ -357,21 +357,21 @@ class Fenced(NamedTuple):
 
 
 @functools.lru_cache(maxsize=2048)
-def fenced(text: str, source: str, session: str) -> Fenced:
+def fence_text(text: str, source: str, session: str) -> Fenced:
     """The text between marks that name where it comes from; one that is fenced stays as it is."""
     if _is_fenced(text, source, session):
         return Fenced(text, 0)
-    inner, broken = neutralised(text)
+    inner, broken = neutralise_text(text)
     token = _token(inner, session)
     # a source's name must not close the mark either: tools and files are named by others
     name = re.sub(r"[^\w .:/-]", "", source)[:80]
     return Fenced(f'<{_WORD}-{token} from="{name}">\n{inner}\n</{_WORD}-{token}>', broken)
 
 
-def neutralised(text: str) -> tuple[str, int]:
+def neutralise_text(text: str) -> tuple[str, int]:
     """The text with every lookalike mark broken, and how many there were."""
     total = 0
-    while True:  # what is broken may leave another behind it, never without end: each gets a dot
+    while True:  # what is broken may leave another after it, never without end: each gets a dot
         folded, places = _folded(text)
         cuts = sorted({places[_cut(match)] for match in _SEEN.finditer(folded)})
         if not cuts:
@@ -384,12 +384,12 @@ def neutralised(text: str) -> tuple[str, int]:
 def neutralised_json(value: Json) -> tuple[Json, int]:
     """JSON with every lookalike mark in its texts and keys broken."""
     if isinstance(value, str):
-        return neutralised(value)
+        return neutralise_text(value)
     broken = 0
     if isinstance(value, dict):
         fields: dict[str, Json] = {}
         for key, inner in value.items():
-            name, some = neutralised(key)
+            name, some = neutralise_text(key)
             fields[name], more = neutralised_json(inner)
             broken += some + more
         return fields, broken
@@ -404,7 +404,7 @@ def neutralised_json(value: Json) -> tuple[Json, int]:
 
 
 def _cut(match: re.Match[str]) -> int:
-    """Where a mark is broken: behind its first letter, before the colon of a role."""
+    """Where a mark is broken: after its first letter, before the colon of a role."""
     if match.lastgroup == "role":
         return match.end()
     if match.lastgroup == "name":
@@ -472,7 +472,7 @@ class ClosingFence(NamedTuple):
     inner: str
 
 
-def opened(text: str) -> ClosingFence | None:
+def read_fence(text: str) -> ClosingFence | None:
     """The fence at the end of a text, or None."""
     match = _FENCE.search(text)
     if match is None or match.end() != len(text):
@@ -486,4 +486,4 @@ def _is_fenced(text: str, source: str, session: str) -> bool:
         return False
     inner = match[3]
     # a right token is not enough: nothing inside may look like a mark
-    return match[1] == _token(inner, session) and neutralised(inner)[1] == 0
+    return match[1] == _token(inner, session) and neutralise_text(inner)[1] == 0

@@ -1,4 +1,4 @@
-"""Keep the items that fit into so many tokens: the best, or the newest."""
+"""Keep the items that fit into a number of tokens: the best, or the newest."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from weft.declare.policy_parts import Fit
 from weft.ir import Block, Item, Note, Prompt
-from weft.ir.prompt import LateNotes
+from weft.ir.prompt import LateSequence
 from weft.passes.env import Env, first_from, opening_of
 from weft.passes.history import attribute_foreign
 from weft.passes.relevant import item_text
@@ -20,7 +20,7 @@ from weft.session.strand import Strand
 
 
 def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
-    """Keep the best items that fit so many tokens, and where nothing says which, the newest.
+    """Keep the best items that fit `options.tokens`, and where nothing says which, the newest.
 
     The message that is answered counts with them, and so does an opening turn that may be needed,
     and of the instruction and the tools what is less than an eighth: a request with a short head
@@ -93,7 +93,7 @@ def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
         fresh = msgspec.structs.replace(prompt, items=Strand(asked))
         beside = sum(item_sizes(fresh, env))
         if not begins or total + beside <= options.tokens // 2 - _OPENING:
-            return prompt  # there is room for all that is counted beside them
+            return prompt  # there is room for all that is counted with them
         beside += _head(prompt, env, options.tokens // 8)
         if total + beside <= options.tokens:
             return prompt
@@ -136,18 +136,18 @@ def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
         return known.over(prompt)
 
 
-def _misfits(items: list[Item], gone: set[int], options: Fit) -> LateNotes:
+def _misfits(items: list[Item], gone: set[int], options: Fit) -> LateSequence[Note]:
     """A note on each item that does not fit."""
     reason = _fit_reason(options)
-    return LateNotes(
+    return LateSequence(
         lambda: (Note("fit_items", reason, items[number]) for number in sorted(gone)), len(gone)
     )
 
 
 class _TurnFit:
-    """Which items before a turn fit beside what was asked in it, and what there is to say.
+    """Which items before a turn fit next to what was asked in it, and what there is to say.
 
-    What follows in the turn is put behind them as it comes.
+    What follows in the turn is appended to them as it comes.
     """
 
     def __init__(self) -> None:
@@ -209,7 +209,7 @@ _MEASURED_AT_ONCE = 32
 """How many candidates are measured in one go."""
 
 _MISSES = 32
-"""After so many items in a row that do not fit, no more are tried: they would have to be measured,
+"""After this many items in a row that do not fit no more are tried: they would have to be measured,
 and are hardly about the question."""
 
 

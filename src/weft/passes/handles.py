@@ -1,6 +1,6 @@
 """Handles: large values of the log in short, by a name from which the log finds them again.
 
-A handle is the hash of a value that an event holds, so nothing has to be kept beside the log: who
+A handle is the hash of a value that an event holds, so nothing has to be kept besides the log: who
 reads it finds the value, and only in the session that has it. What stands in its place is a pure
 function of the event and of how short it is to be.
 
@@ -74,7 +74,7 @@ def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
 
 
 def text_limits(over: int, options: Compact) -> HandleLimits:
-    """The limits of a text that becomes a handle from so many tokens on."""
+    """The limits of a text that becomes a handle if it has more tokens than `over`."""
     return _bounded_limits(over, options.to)
 
 
@@ -120,7 +120,7 @@ def short_result(
     size = env.tokens.count(text)
     if size <= limits.over:
         return None
-    handle = handle_of(whole if whole is not None else logged(block, item, env))
+    handle = handle_of(whole if whole is not None else read_logged(block, item, env))
     if asking is not None:
         limits = limits._replace(asked=asking())
     if sole_text(response):
@@ -144,7 +144,7 @@ def compact_text(block: TextBlock, item: Item, env: Env, limits: HandleLimits) -
     size = env.tokens.count(text)
     if size <= limits.over:
         return block
-    handle = handle_of(logged(block, item, env))
+    handle = handle_of(read_logged(block, item, env))
     short, after = _short_text(text, handle, size, limits, env)
     if after > limits.to and after > _HARDLY * size:
         return block
@@ -176,7 +176,7 @@ def media_words(block: MediaBlock, env: Env, over: int) -> str | None:
     """The words for media that takes more than `over` tokens; what an address holds is unknown."""
     if block.data is None:
         return None
-    # the bytes behind base64, without decoding it
+    # the bytes in base64, without decoding it
     size = len(block.data) * 3 // 4 - block.data[-2:].count("=")
     tokens = _media_tokens(block.mime_type, block.data, size, env)
     if tokens <= over:
@@ -302,7 +302,7 @@ def _short_text(
     return least, env.tokens.count(least)
 
 
-def logged(block: Block, item: Item, env: Env) -> Json:
+def read_logged(block: Block, item: Item, env: Env) -> Json:
     """The value as the log has it, whatever other steps did to the block before."""
     own: Json = block.response if isinstance(block, ResultBlock) else ""
     if isinstance(block, TextBlock):
@@ -327,7 +327,7 @@ def logged(block: Block, item: Item, env: Env) -> Json:
 
 
 def _narrated(part: Part, own: Json) -> Json:
-    """The value of the log behind a text that tells of it, such as another agent's call."""
+    """The value of the log that a text tells of, such as another agent's call."""
     if part.function_call is not None:
         return part.function_call.args or {}
     if part.executable_code is not None:
@@ -342,7 +342,7 @@ def offer_recall(prompt: Prompt, env: Env) -> Prompt:
 
     An agent with tools, whose policy makes handles, has it from its first request on, so that the
     head of the request never changes. Under `C.auto()` that is so where the declaration is next to
-    nothing beside the rest of the first request; else it waits for the first handle, and so it
+    nothing against the rest of the first request; else it waits for the first handle, and so it
     does for an agent without tools. What is said by reference needs no tool while it is in view.
 
     Before:  tools - | call read(a) -> "[handle h ...]"
@@ -351,7 +351,7 @@ def offer_recall(prompt: Prompt, env: Env) -> Prompt:
     tool = env.tools.recall
     if tool is None or any(one.name == tool.name for one in prompt.tools):
         return prompt
-    # a TokenBudget comes behind this pass, and leaves handles where it drops what others refer to
+    # a TokenBudget comes after this pass, and leaves handles where it drops what others refer to
     if _is_needed(prompt, env) or (env.tools.priced and env.tokens.budget is not None):
         return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
     return prompt
@@ -369,7 +369,7 @@ class _Handles(msgspec.Struct):
     opening: tuple[int, ...] = ()
 
     def back(self, length: int) -> "_Handles":
-        """What was known after the first so many items."""
+        """What was known after the first `length` items."""
         first = self.first if self.first < length else -1
         spoke = self.spoke if self.spoke < length else -1
         return _Handles(length, first, spoke, self.opening[:length])
@@ -452,7 +452,7 @@ LEAST_SAVED = 2_000
 """How many tokens an edit must take out at least, to be worth a change of what was sent."""
 
 CLEARLY = 1.2
-"""A result that was sent whole is said in short only if that is so many times cheaper."""
+"""A result that was sent whole is said in short only if that is this many times cheaper."""
 
 MARGIN = 3.0
 """How many times an edit must save what it costs: nobody knows how long a session goes on."""
@@ -468,7 +468,7 @@ class Traffic(msgspec.Struct):
     steps: int = 0
     """How many answers of the agent there are."""
     hides: bool = False
-    """Whether something stands behind a handle, so that `recall` is declared."""
+    """Whether a handle stands for something, so that `recall` is declared."""
     old: int = 0
     """The tokens that handles would save of all results but the newest."""
     recent: tuple[int, ...] = ()
@@ -559,7 +559,7 @@ def declares_first(opening: int, env: Env) -> bool:
     """Whether `recall` stands among the tools from the first request on.
 
     Declared later, it makes the provider read the whole request again. So it pays to have it from
-    the start where it is next to nothing beside the rest, and tools may return large values. A
+    the start where it is next to nothing against the rest, and tools may return large values. A
     first request that is too short to be kept is read anew anyway, so there it waits for a handle:
     else it would be a fresh part of every request of a short run.
     `opening` are the tokens before the agent's first word.
@@ -581,7 +581,7 @@ class Verdict(NamedTuple):
 def weigh_shorter(
     whole: int, short: int, traffic: Traffic, env: Env, *, hides: bool = False
 ) -> Verdict:
-    """Compare a result of so many tokens with a shorter form, over the requests that may follow.
+    """Compare a result of `whole` tokens with a shorter form, over the requests that may follow.
 
     `hides` says that what is left out can be read only by a handle. As many requests are expected
     to follow as were made so far, each longer than the one before by what a step added so far.

@@ -1,4 +1,4 @@
-"""Passes that make the log a conversation: results beside their calls, other agents by name.
+"""Passes that make the log a conversation: results next to their calls, other agents by name.
 
 Below them those at the edges of a request: its opening, its close, the order of its system parts.
 """
@@ -388,10 +388,10 @@ def close_turn(prompt: Prompt, env: Env) -> Prompt:
 
 
 def append_changes(prompt: Prompt, env: Env) -> Prompt:
-    """Put what changed in the instruction behind the conversation, where nothing follows it.
+    """Put what changed in the instruction after the conversation, where nothing follows it.
 
     Providers reuse a request up to its first changed byte. So the system text stays as it was
-    first sent, and a change costs its own words instead of everything behind it. An answer that
+    first sent, and a change costs its own words instead of everything after it. An answer that
     was paused goes on from its own last words; there the change waits for the next request.
 
     Before:  system "It is ten." | user "Hi" | model "Hello" | user "And now?"

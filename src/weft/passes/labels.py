@@ -21,8 +21,8 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.passes.copies import Copies, Hit, mark_of, values_in
 from weft.passes.env import Env
-from weft.passes.references import Copies, Hit, mark_of, values_in
 from weft.passes.rewrite import PassFold, fold_items, map_fields
 from weft.session import Event
 from weft.session.event import written_by
@@ -273,7 +273,7 @@ def _of_place(origin: Origin, known: Labelled) -> tuple[str, ...]:
 def _around(
     prompt: Prompt, known: Labelled, env: Env, diagnostics: list[Diagnostic]
 ) -> "dict[str, object]":
-    """What changes beside the texts: tools, schemas, options, what other models are asked."""
+    """What changes besides the texts: tools, schemas, options, what other models are asked."""
     copies = known.copies
     changed: dict[str, object] = {}
     tools = tuple(
@@ -425,7 +425,7 @@ def _read_event(
     names: AbstractSet[str],
     reading: _Read,
 ) -> None:
-    """Take in what an event passes on: labelled results, and the keys and artifacts beside them."""
+    """Take in what an event passes on: labelled results, with their keys and artifacts."""
     passed: set[str] = set()
     for result in event.results:
         labels = _of_result(event, result.id or "", tools.get(result.name or "", ()), names)
@@ -599,7 +599,7 @@ def covered_block(block: Block, copies: Copies) -> Block | None:
         extra = tuple(one for one in media if isinstance(one, MediaBlock))
         if extra != covered.media:
             covered = msgspec.structs.replace(covered, media=extra)
-    # what a provider sent beside the fields may hold the value too
+    # what a provider sent besides the fields may hold the value too
     loose = block.kept is not None and covered_json(block.kept, copies) is not block.kept
     return msgspec.structs.replace(covered, kept=None) if loose or covered is not block else block
 
@@ -630,7 +630,7 @@ def _put_marks(text: str, hits: tuple[Hit, ...]) -> str:
 
 
 def _moved(place: int, hits: tuple[Hit, ...]) -> int:
-    """Where a place is once marks stand in the text; one inside a value is behind its mark."""
+    """Where a place is once marks stand in the text; one inside a value is after its mark."""
     moved = place
     for hit in hits:
         if hit.start >= place:

@@ -35,7 +35,7 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     """Replace what the policy looks for in all that is sent, each value by its own placeholder.
 
     It looks at the system text, every item, calls and results, the tools and the output schema.
-    Media, signatures and a provider's own payloads are no text. A text whose pattern does not
+    Media, signatures and a provider's own payloads are not text. A text whose pattern does not
     come to an end is withheld as a whole: what cannot be looked through is not sent.
 
     Before:  system "Mail to ops@example.com." | user "I am at jane@example.org"

@@ -123,7 +123,7 @@ def compact_items(prompt: Prompt, env: Env, options: Compact) -> Prompt:
 
     The log keeps the whole value, and `recall` gets it back. What stands here depends on the
     event alone, so the bytes that are sent first are those that are sent always. A tool may say
-    otherwise: `@tool(compact=False)` never, `compact=True` as usual, or from so many tokens on.
+    otherwise: `@tool(compact=False)` never, `compact=True` as usual, or above a number of tokens.
     What the user and the agent itself said is left as it is, and so are recalled values.
 
     Before:  call read(a) | result {"result": 412 lines of code}
@@ -141,7 +141,7 @@ def compact_items(prompt: Prompt, env: Env, options: Compact) -> Prompt:
 
 
 def _measure(env: Env, options: Compact | Truncate) -> Hashable:
-    """What decides whether a value is large, beside the value: tokens, and what tools say."""
+    """What decides whether a value is large, besides the value: tokens, and what tools say."""
     own = tuple((name, tool.compact) for name, tool in env.tools.own.items())
     return options, env.agent, env.model.dialect, env.model.name, own
 
@@ -185,7 +185,7 @@ def compact_past(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     """Replace media, and large texts of the user and the agent itself, once their turn is over.
 
     In the turn that brings them they are seen as they are. When the next one begins, a handle
-    stays; that changes what was sent, once, and is reported as such. Media behind an address is
+    stays; that changes what was sent, once, and is reported as such. Media at an address is
     left as it is: nobody here knows its size. So is what a provider signed.
 
     Before:  user "Read this", application/pdf, 3 MB | model "It is a contract" | user "Who signs?"
@@ -293,7 +293,7 @@ ELLIPSIS = "…"
 
 
 def _cut_block(block: Block, env: Env, options: Truncate) -> Block:
-    """The block with at most so many tokens; what a provider signed stays as it is."""
+    """The block with at most `options.tokens` tokens; what a provider signed stays as it is."""
     match block:
         case TextBlock() if block.signature is None:
             text = _cut(block.text, env, options)
@@ -379,7 +379,7 @@ Tree = dict[str, "Tree"]
 def project_results(prompt: Prompt, env: Env, options: Project) -> Prompt:
     """Keep these fields of JSON results, or all but those; a path goes through lists.
 
-    `"rows[].id"` and `"rows.id"` mean the id of every row. Errors, texts that are no JSON and
+    `"rows[].id"` and `"rows.id"` mean the id of every row. Errors, texts that are not JSON and
     results that have none of the fields stay as they are.
 
     Before:  result {"id": 1, "status": "ok", "trace": "..."}   (C.default().project(fields=["id"]))

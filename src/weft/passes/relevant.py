@@ -27,7 +27,7 @@ from weft.ir import (
     Want,
 )
 from weft.ir.block import fingerprint
-from weft.ir.prompt import LateNotes
+from weft.ir.prompt import LateSequence
 from weft.passes.env import Env, asked_now, first_from, text_in
 from weft.passes.state_items import drop_all
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
@@ -121,7 +121,7 @@ def _search(
         last = past[-1] + 1 if past else 0
         length = min(last, strand.settled)
         more = [item_text(item) for item in strand.since(length)[: last - length]]
-        # what others said in the turn may stand behind the first of the current items
+        # what others said in the turn may stand after the first of the current items
         without = frozenset[int]() if len(past) == last else {*range(last)}.difference(past)
         scope = SearchScope(index, length, Index(more), without)
         if options.scorer == "model":
@@ -145,7 +145,7 @@ def _most_for(env: Env, options: Relevant) -> int:
     return min(_MOST, max(rooms, default=_MOST) + 1)
 
 
-def _notes_on_dropped(items: Strand[Item], past: Sequence[int], hits: Hits) -> LateNotes:
+def _notes_on_dropped(items: Strand[Item], past: Sequence[int], hits: Hits) -> LateSequence[Note]:
     """A note on each item that was not selected."""
 
     def notes() -> Iterator[Note]:
@@ -154,7 +154,7 @@ def _notes_on_dropped(items: Strand[Item], past: Sequence[int], hits: Hits) -> L
                 reason = _WORSE if number in hits.every else _UNRELATED
                 yield Note("select_relevant", reason, items[number])
 
-    return LateNotes(notes, len(past) - len(hits.best))
+    return LateSequence(notes, len(past) - len(hits.best))
 
 
 class _Selections(dict[Relevant, "_Selection"]):
@@ -164,7 +164,7 @@ class _Selections(dict[Relevant, "_Selection"]):
 class _Selection:
     """What was selected for a turn, and what the agent did in it since, which always stays.
 
-    Searching is done when a turn begins: what the agent does then is no part of it.
+    Searching is done when a turn begins: what the agent does then is not part of it.
     """
 
     def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Picked) -> None:
@@ -183,7 +183,7 @@ class _Selection:
         self.tail = chosen.items[settled:]
         self.notes = chosen.notes
         asked = chosen.asked if chosen.asked is not None else Judgement()
-        self.diagnostics = (*asked.diagnostics, *unasked(env, options))
+        self.diagnostics = (*asked.diagnostics, *report_unasked(env, options))
         self.wants = asked.wants
 
     def goes_on(self, items: Strand[Item], env: Env) -> bool:
@@ -205,7 +205,7 @@ class _Selection:
 
 
 def _basis(env: Env, options: Relevant) -> tuple[str, str, str | None]:
-    """What a selection depends on beside the items before the turn and what is asked in it."""
+    """What a selection depends on besides the items before the turn and what is asked in it."""
     state = env.session.state.get(options.from_state) if options.from_state is not None else None
     return env.agent, env.model.name, None if state is None else to_text(state)
 
@@ -219,7 +219,7 @@ def query_of(items: Strand[Item], env: Env, options: Relevant | Memories) -> str
     """What to look for; what says nothing by itself is read with what was asked before it."""
     if options.query is not None:
         return options.query
-    if options.from_state is not None and not unasked(env, options):
+    if options.from_state is not None and not report_unasked(env, options):
         return to_text(env.session.state[options.from_state])
     query = "\n".join(map(text_in, asked_now(items, env)))
     # a short answer may have no words to search by
@@ -231,7 +231,7 @@ def query_of(items: Strand[Item], env: Env, options: Relevant | Memories) -> str
     return query if earlier is None else f"{text_in(earlier)}\n{query}"
 
 
-def unasked(env: Env, options: Relevant | Memories) -> list[Diagnostic]:
+def report_unasked(env: Env, options: Relevant | Memories) -> list[Diagnostic]:
     """A diagnostic where the query was to be in the state and is not."""
     key = options.from_state
     if key is None or env.session.state.get(key) not in (None, "", [], {}):
@@ -337,7 +337,7 @@ def _numbers(outcome: Json, most: int) -> list[int] | None:
     if not isinstance(listed, list):
         return None
     numbers = [one for one in listed if isinstance(one, int) and not isinstance(one, bool)]
-    # something in it is no number: the answer is not to be trusted
+    # something in it is not a number: the answer is not to be trusted
     if len(numbers) < len(listed):
         return None
     return [one for one in dict.fromkeys(numbers) if 1 <= one <= most]
@@ -375,7 +375,7 @@ _NOT_SEARCHED = "the memory was not searched yet"
 
 
 def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
-    """Put what the memory gave behind what was asked, each memory as an item of its own.
+    """Put what the memory gave after what was asked, each memory as an item of its own.
 
     A pass searches nothing: it leaves a want, the runtime searches, and the log keeps what came of
     it. What an earlier turn was shown stays where it was, so that what was sent keeps its bytes; a
@@ -385,7 +385,7 @@ def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
     After:   user "[memory] 2026-03-01, user: I moved to Oslo"         (C.memory())
     """
     asked = query_of(prompt.items, env, options)
-    diagnostics: list[Diagnostic] = [*unasked(env, options)]
+    diagnostics: list[Diagnostic] = [*report_unasked(env, options)]
     wants: tuple[Want, ...] = ()
     if asked.strip():
         want = _want(asked, env, options)

@@ -28,7 +28,7 @@ from weft.ir.block import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.prompt import LateNotes, Prompt
+from weft.ir.prompt import LateSequence, Prompt
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
@@ -42,7 +42,7 @@ class PassFold(Generic[State]):
     """What a pass knows of the items before one.
 
     `start` is what it knows before the first, `over` gives a passing copy for a tail, and `back`,
-    where there is one, what it knew after the first so many items.
+    where there is one, what it knew after the first `length` items.
     """
 
     __slots__ = ("back", "over", "start")
@@ -141,7 +141,7 @@ class _Delay(NamedTuple):
 
 
 class Rewritten(NamedTuple, Generic[State]):
-    """A prompt as a pass left it, and the state of the pass behind the last item."""
+    """A prompt as a pass left it, and the state of the pass after the last item."""
 
     prompt: Prompt
     state: State
@@ -161,7 +161,7 @@ def rewrite_items(
 
     `change` gives the item itself, another in its place, or a note on what becomes of it. It may
     look at the item, at what `key` names and at the state of `fold`, and at nothing else: its
-    answer is kept. Changes of items at or behind the log position `until` wait for it to move on,
+    answer is kept. Changes of items at or after the log position `until` wait for it to move on,
     of all or of those for which `waits` is true.
     """
     return fold_items(prompt, step, change, key=key, fold=fold, until=until, waits=waits).prompt
@@ -177,7 +177,7 @@ def fold_items(
     until: int | None = None,
     waits: Callable[[Item], bool] | None = None,
 ) -> Rewritten[State]:
-    """As `rewrite_items`, with the state behind the last item; it is not to be changed."""
+    """As `rewrite_items`, with the state after the last item; it is not to be changed."""
     items = prompt.items
     delay = _Delay(until, waits) if until is not None else None
     folding = fold if fold is not None else cast("PassFold[State]", _NO_FOLD)
@@ -374,7 +374,7 @@ def keep_since(
         notes: Sequence[Note]
         if not isinstance(reason, str):
             gone = items.first(start)
-            notes = LateNotes(
+            notes = LateSequence(
                 lambda: (Note(step, reason(number), item) for number, item in enumerate(gone)),
                 start,
             )
@@ -394,7 +394,7 @@ def keep_since(
 
 
 class _Prepended:
-    """The settled items of a strand behind some that never change."""
+    """The settled items of a strand after some that never change."""
 
     def __init__(self) -> None:
         self.read = 0
@@ -435,7 +435,7 @@ def map_blocks(item: Item, function: Callable[[Block], Block]) -> Item:
 def map_texts(item: Item, function: Callable[[str], str]) -> Item:
     """The item with every text in it as `function` has it: words, thoughts, results, code.
 
-    Calls, media and what a provider keeps for itself are no texts. A thought in other words loses
+    Calls, media and what a provider keeps for itself are not texts. A thought in other words loses
     its signature, since no provider would accept it.
     """
     return map_blocks(item, lambda block: _map_text(block, function))

@@ -15,7 +15,7 @@ from weft.declare.policy_parts import (
     WithoutAgents,
 )
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
-from weft.ir.prompt import LateNotes
+from weft.ir.prompt import LateSequence
 from weft.passes.env import Env, first_from, is_spoken, turns_of
 from weft.passes.rewrite import PassFold, keep_since, rewrite_items
 from weft.session import Event
@@ -190,7 +190,7 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
                 yield Note("select_user", reason, item)
 
     staying = Strand([items[number] for number in chosen])
-    return prompt.with_strand(staying, LateNotes(notes, len(items) - len(chosen)))
+    return prompt.with_strand(staying, LateSequence(notes, len(items) - len(chosen)))
 
 
 _ENDS: Mapping[str, Callable[[list[int]], list[int]]] = {
@@ -213,16 +213,16 @@ class _SpokenPlaces:
             if is_spoken(item):
                 self._places.append(index)
         self._read = max(self._read, items.settled)
-        behind = [n for n, item in enumerate(items.tail, items.settled) if is_spoken(item)]
+        in_tail = [n for n, item in enumerate(items.tail, items.settled) if is_spoken(item)]
         known = bisect_left(self._places, items.settled)
         ends = [*self._places[: min(1, known)], *self._places[max(0, known - 1) : known]]
-        return [*ends, *behind]
+        return [*ends, *in_tail]
 
 
 def _select_spoken(prompt: Prompt, env: Env) -> Prompt:
     """As `select_user` for all of them.
 
-    Without other views, what is of the current turn stays in any case. Beside others it goes: they
+    Without other views, what is of the current turn stays in any case. With others it goes: they
     may show it in a shorter form, and the union would take the longer one.
     """
 
@@ -240,7 +240,7 @@ def _select_spoken(prompt: Prompt, env: Env) -> Prompt:
 def select_turn(prompt: Prompt, env: Env) -> Prompt:
     """Keep what the user asks now, and what the agent did since.
 
-    Before:  user "one" | model "1" | user "two"   (C.none() beside other policies)
+    Before:  user "one" | model "1" | user "two"   (C.none() with other policies)
     After:   user "two"
     """
 
@@ -270,7 +270,7 @@ def select_window(prompt: Prompt, env: Env, options: Window) -> Prompt:
 
 
 def gone_turns(window: Window, turns: int) -> int:
-    """How many of so many turns a window drops: whole strides."""
+    """How many of `turns` turns a window drops: whole strides."""
     # below eight turns a stride is one: a narrow window moves with every turn
     stride = max(1, window.turns // 4)
     return max(0, turns - window.turns) // stride * stride
@@ -333,8 +333,8 @@ def select_branch(prompt: Prompt, env: Env) -> Prompt:
     """Keep unbranched items, the agent's own branch and its ancestors'.
 
     Parallel agents must not read each other half way. Items of branches that have joined stand on
-    the branch that they joined. Branches are compared segment by segment, so `a.b` is no ancestor
-    of `a.bc`.
+    the branch that they joined. Branches are compared by segments: `a.b` is not an ancestor of
+    `a.bc`.
 
     Before:  user "Hi" | model@fan.left "L" | model@fan.right "R"      (branch fan.left)
     After:   user "Hi" | model@fan.left "L"
@@ -344,7 +344,7 @@ def select_branch(prompt: Prompt, env: Env) -> Prompt:
 
     def change(item: Item, _: None) -> Item | Note:
         branch = item.branch
-        # with the dot: `a.b` is no ancestor of `a.bc`
+        # with the dot: `a.b` is not an ancestor of `a.bc`
         if not branch or branch == env.branch or env.branch.startswith(branch + "."):
             return item
         return Note("select_branch", f"it belongs to branch {branch}", item)
@@ -370,7 +370,7 @@ def drop_hidden(prompt: Prompt, env: Env) -> Prompt:
 
 
 def drop_data(prompt: Prompt, env: Env) -> Prompt:
-    """Leave out what agents said that only write a key for those behind them.
+    """Leave out what agents said that only write a key for those after them.
 
     Their text is data: it reaches an agent through the key that it reads, or not at all. What an
     agent without a policy sees of a pipeline is the user's request, its inputs and its own work.

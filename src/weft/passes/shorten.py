@@ -16,15 +16,15 @@ from weft.diagnostics import Origin
 from weft.digest import cut_text, reduced
 from weft.ir import Block, Item, MediaBlock, Reference, ResultBlock, TextBlock
 from weft.passes.env import Env
-from weft.passes.fences import ClosingFence, fenced, opened
+from weft.passes.fences import ClosingFence, fence_text, read_fence
 from weft.passes.handles import (
     HandleLimits,
     compact_media,
     compact_result,
     compact_text,
     in_words,
-    logged,
     media_words,
+    read_logged,
     sole_text,
     with_media_words,
 )
@@ -42,7 +42,7 @@ REPEATED = 200
 MARK = " […] "
 
 
-def compacted(item: Item, env: Env) -> Item:
+def compact_item(item: Item, env: Env) -> Item:
     """The item with handles and digests for its large values, which `recall` gets back."""
     return _changed(
         item,
@@ -53,7 +53,7 @@ def compacted(item: Item, env: Env) -> Item:
     )
 
 
-def truncated(item: Item, env: Env) -> Item:
+def truncate_item(item: Item, env: Env) -> Item:
     """The item with its texts and results cut to both ends; itself where they are short."""
     blocks = [
         _refenced(block, env, lambda one: _cut_block(one, item, env)) for block in item.blocks
@@ -69,13 +69,13 @@ def _changed(item: Item, blocks: list[Block]) -> Item:
 def _refenced(block: Block, env: Env, shorten: Callable[[Block], Block]) -> Block:
     """The block shortened. What stands in a fence is shortened inside it, and fenced again."""
     if isinstance(block, TextBlock):
-        inside = opened(block.text)
+        inside = read_fence(block.text)
         return (
             shorten(block) if inside is None else _shorten_fenced_text(block, inside, env, shorten)
         )
     if isinstance(block, ResultBlock) and len(block.response) == 1:
         value = next(iter(block.response.values()))
-        inside = opened(value) if isinstance(value, str) else None
+        inside = read_fence(value) if isinstance(value, str) else None
         return (
             shorten(block)
             if inside is None
@@ -92,7 +92,7 @@ def _shorten_fenced_text(
     short = shorten(bare)
     if short is bare or not isinstance(short, TextBlock):
         return block
-    text = inside.before + fenced(short.text, inside.source, env.session.id).text
+    text = inside.before + fence_text(short.text, inside.source, env.session.id).text
     return msgspec.structs.replace(short, text=text)
 
 
@@ -108,11 +108,11 @@ def _shorten_fenced_result(
     value = short.response.get(key)
     alone = isinstance(value, str) and len(short.response) == 1
     text = value if alone and isinstance(value, str) else compact(short.response)
-    response: JsonObject = {key: fenced(text, inside.source, env.session.id).text}
+    response: JsonObject = {key: fence_text(text, inside.source, env.session.id).text}
     return msgspec.structs.replace(short, response=response)
 
 
-def referred(item: Item, places: Mapping[int, Origin], env: Env) -> Item:
+def refer_item(item: Item, places: Mapping[int, Origin], env: Env) -> Item:
     """The item, in which the results at these places refer to the same results further down."""
     blocks: list[Block] = list(item.blocks)
     for place, later in places.items():
@@ -125,7 +125,7 @@ def _refer_to_later(block: Block, later: Origin, item: Item, env: Env) -> Block:
     """A result that says where the same one stands further down."""
     if not isinstance(block, ResultBlock):
         return block
-    handle = handle_of(logged(block, item, env))
+    handle = handle_of(read_logged(block, item, env))
     words = f"[the same result stands further down, handle {handle}]"
     return msgspec.structs.replace(
         block,
@@ -135,7 +135,7 @@ def _refer_to_later(block: Block, later: Origin, item: Item, env: Env) -> Block:
     )
 
 
-def repeated(items: list[Item], env: Env) -> dict[int, dict[int, Origin]]:
+def find_repeats(items: list[Item], env: Env) -> dict[int, dict[int, Origin]]:
     """By item: its long results that a later item repeats, where that one does not go first."""
     places: dict[int, dict[int, Origin]] = {}
     later: dict[str, tuple[int, Origin]] = {}
@@ -364,14 +364,14 @@ class Shortening:
         # so small an item has no value that is large
         if self.giving.sizes[index] <= COMPACTED.over:
             return None
-        return self._step_to_form(index, compacted, "a digest stands for it, to fit the budget")
+        return self._step_to_form(index, compact_item, "a digest stands for it, to fit the budget")
 
     def cut(self, index: int) -> ShorteningStep | None:
         """Both ends of its texts and results."""
         # it would not get shorter
         if self.giving.sizes[index] <= TRUNCATED:
             return None
-        return self._step_to_form(index, truncated, "it is cut to fit the budget")
+        return self._step_to_form(index, truncate_item, "it is cut to fit the budget")
 
     def refer(self, index: int) -> ShorteningStep | None:
         """A word instead of results that a later item gives again."""
@@ -393,7 +393,7 @@ class Shortening:
             or known_form.item is not item
             or known_form.later != tuple(places.values())
         ):
-            form = referred(item, places, self._env)
+            form = refer_item(item, places, self._env)
             saved = self._size(item) - self._size(form)
             known_form = known[key] = _Referred(item, tuple(places.values()), form, saved)
         return known_form.form, known_form.saved
@@ -410,12 +410,12 @@ class Shortening:
     def places_again(self, index: int) -> Mapping[int, Origin]:
         """Where the item has results that a later one gives again."""
         if self._again is None:
-            self._again = repeated(self.items, self._env)
+            self._again = find_repeats(self.items, self._env)
         return self._again.get(index, {})
 
     def form_of(self, index: int) -> Item:
         """The item as it was folded, if it was."""
-        shorter = self._forms(compacted).get(self.items[index].key)
+        shorter = self._forms(compact_item).get(self.items[index].key)
         folded = self.giving.folded[index] < self.giving.whole[index]
         return shorter.form if folded and shorter is not None else self.items[index]
 
@@ -470,7 +470,7 @@ class Unit(NamedTuple):
 
 
 Phase: TypeAlias = Callable[[int], Iterable[ShorteningStep]]
-"""One round over the items, of which so many tokens are wanted.
+"""One round over the items, of which a number of tokens is wanted.
 
 Its steps are worked out as far as they are needed. What must go anyway is one step.
 """
@@ -540,15 +540,15 @@ class Unsealed(Exception):
     """What was sealed does not surely go any more: all items have to be looked at."""
 
 
-def shortened(indexes: Iterable[int], shorten: Shorten, sealed: int = 0) -> Phase:
+def shorten_items(indexes: Iterable[int], shorten: Shorten, sealed: int = 0) -> Phase:
     """Shorten the items, one by one; `sealed` tokens were saved in what is sealed."""
     first = (ShorteningStep((), sealed),) if sealed else ()
     steps = (step for index in indexes if (step := shorten(index)) is not None)
     return lambda _: chain(first, steps)
 
 
-def dropped(units: list[Unit], sizes: list[int], why: str, sealed: int | None = None) -> Phase:
-    """Let the units go, one by one; first of all what is sealed, of so many tokens."""
+def drop_units(units: list[Unit], sizes: list[int], why: str, sealed: int | None = None) -> Phase:
+    """Let the units go, one by one; first of all what is sealed, which has `sealed` tokens."""
 
     def steps(wanted: int) -> Iterator[ShorteningStep]:
         surely, first = _surely(units, sizes, why, wanted, 0, sealed)
@@ -558,10 +558,10 @@ def dropped(units: list[Unit], sizes: list[int], why: str, sealed: int | None = 
     return steps
 
 
-def faded(
+def fade_units(
     units: list[Unit], sizes: list[int], why: str, shorten: Shorten, sealed: int | None = None
 ) -> Phase:
-    """Let the units go, one by one, each after those behind it were shortened."""
+    """Let the units go, one by one, each after the ones that follow it were shortened."""
 
     def steps(wanted: int) -> Iterator[ShorteningStep]:
         ahead, first = _surely(units, sizes, why, wanted, FADES, sealed)

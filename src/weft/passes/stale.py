@@ -22,9 +22,9 @@ from weft.passes.handles import (
     block_tokens,
     compact_result,
     declares_first,
-    logged,
     media_words,
     needs_recall,
+    read_logged,
     with_media_words,
 )
 from weft.passes.rewrite import map_blocks, rewrite_items, settled_since
@@ -62,7 +62,7 @@ def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
 
 
 def _first_fresh(prompt: Prompt, env: Env, options: Fresh) -> int | None:
-    """The log position before which all results are stale, and none behind it.
+    """The log position before which all results are stale, and none after it.
 
     None where it takes a look at each item: where a warning is given for each, or where items do
     not stand in the order of the log or of time.
@@ -249,7 +249,7 @@ FULL = 0.8
 """A request that fills more than this share of the model's window is edited at any cost."""
 
 LONG = 100_000
-"""In tokens. Shorter requests need no look at the window: every model of today takes so many."""
+"""In tokens. Shorter requests need no look at the window: every model of today takes this many."""
 
 REASON = "only its handle stays, which saves more than it costs"
 
@@ -268,7 +268,7 @@ def plan_edit(prompt: Prompt, env: Env) -> Prompt:
     handle pays for `recall` too, which is declared before everything else.
 
     What the newest results leave out as said before may then be said in an edited one only; its
-    handle is in view, and the call beside it says what it was.
+    handle is in view, and the call next to it says what it was.
 
     Before:  user "go" | call read(a) -> 2,000 tokens | ... | call read(z) -> 2,000 tokens
     After:   user "go" | call read(a) -> handle | ... | call read(z) -> 2,000 tokens
@@ -359,18 +359,18 @@ class _Sums:
 
 
 class _Tail:
-    """Sums over a tail, behind those of the first `length` settled items."""
+    """Sums over a tail, after those of the first `length` settled items."""
 
-    __slots__ = ("_behind", "_length", "_settled")
+    __slots__ = ("_length", "_settled", "_tail")
 
-    def __init__(self, settled: list[int], length: int, behind: list[int]) -> None:
+    def __init__(self, settled: list[int], length: int, tail: list[int]) -> None:
         self._settled = settled
         self._length = length
-        self._behind = behind
+        self._tail = tail
 
     def __getitem__(self, index: int) -> int:
         at = index - self._length
-        return self._settled[index] if at < 0 else self._behind[at]
+        return self._settled[index] if at < 0 else self._tail[at]
 
 
 class _Running(NamedTuple):
@@ -392,7 +392,7 @@ class _Plan:
         self.opening = -1
         """The tokens before the agent's first word; -1 as long as it has said nothing."""
         self.hides = False
-        """Whether something stands behind a handle already."""
+        """Whether a handle stands for something already."""
         self.answered = self.latest = 0.0
         """When the agent said something last, and when anything was, where what is kept expires."""
         self.results: list[int] = []
@@ -432,15 +432,15 @@ class _Plan:
         self.read += len(items)
 
     def decide(self, asked: int, sums: _Running, head: int, env: Env) -> None:
-        """Decide for a request of so many items whether its older results become handles."""
+        """Decide for a request of a number of items whether its older results become handles."""
         self.steps += 1
         # 0: nothing is old yet
         old = self.results[-KEEP] if len(self.results) > KEEP else 0
         cut, sent = self.cut, self.sent
         whole, edited = sums.whole, sums.edited
-        # what this edit would take out, beside what the last one took
+        # what this edit would take out, besides what the last one took
         removed = _between(whole, cut, old) - _between(edited, cut, old)
-        # what was sent behind the first change is read again
+        # what was sent after the first change is read again
         again = _between(edited, cut, min(old, sent)) + _between(whole, old, sent)
         stays = env.tools.head + edited[old] + _between(whole, old, asked)
         if env.tools.priced and not self._is_declared(env):
@@ -581,7 +581,7 @@ def _edited(item: Item, env: Env) -> Item:
 def _stubbed(block: Block, tokens: int, item: Item, env: Env) -> Block:
     if not _is_long(block, tokens):
         return block
-    whole = logged(block, item, env)
+    whole = read_logged(block, item, env)
     # from the log: a stub of the whole value, not of its digest
     if isinstance(whole, dict):
         block = msgspec.structs.replace(block, response=whole)

@@ -23,7 +23,7 @@ from weft.ir import (
     Stability,
     TextBlock,
 )
-from weft.ir.prompt import LateNotes
+from weft.ir.prompt import LateSequence
 from weft.passes.env import Env
 from weft.passes.rewrite import prepend_items, rewrite_items
 from weft.session import Event
@@ -32,7 +32,7 @@ from weft.values import Json, compact, handle_of
 
 
 def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | ArtifactText) -> Prompt:
-    """Put values behind what happened before they were written, each as an item of its own.
+    """Put values after what happened before they were written, each as an item of its own.
 
     There a value stays until it is written again, so that what was sent before keeps its place.
     A value that the instruction carries is not repeated.
@@ -69,7 +69,7 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
 def drop_all(prompt: Prompt, step: str, reason: str) -> Prompt:
     """The prompt without its items; the notes on them are made when somebody reads them."""
     items = prompt.items
-    notes = LateNotes(lambda: (Note(step, reason, item) for item in items), len(items))
+    notes = LateSequence(lambda: (Note(step, reason, item) for item in items), len(items))
     return prompt.with_strand(Strand(), notes)
 
 

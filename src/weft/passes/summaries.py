@@ -59,7 +59,7 @@ class Summed(NamedTuple):
     problem: str = ""
 
 
-def summed_up(
+def sum_up(
     entries: Sequence[ExtractEntry],
     env: Env,
     options: Summarize,
@@ -236,7 +236,7 @@ FOLD = 8
 """How many summaries in a row become one."""
 
 _WIDE = 4
-"""If at least so many turns stay, one summary covers as many turns as stay; else it covers one."""
+"""If at least this many turns stay, one summary covers as many as stay; else it covers one."""
 
 
 class _Block(NamedTuple):
@@ -309,11 +309,11 @@ def _summed(
         return [entry.text for entry in later], [entry.text for entry in item_beside]
 
     questions = _unanswered(items, answered)
-    return summed_up(entries, env, options, questions=questions, beside=beside)
+    return sum_up(entries, env, options, questions=questions, beside=beside)
 
 
 def _unanswered(items: list[Item], answered: frozenset[str]) -> list[str]:
-    """What the user asked that nobody has said anything behind."""
+    """What the user asked after which nobody has said anything."""
     ids: list[str] = []
     for item in items:
         if item.kind == "user" and item.invocation not in answered:
@@ -350,7 +350,7 @@ def _fold(row: list[_Block], env: Env, options: Summarize) -> Summed | None:
     # a summary of extracts would be asked for again once the real ones are there
     if any(block.summed.problem or not block.summed.text for block in row):
         return None
-    return summed_up([ExtractEntry("", block.summed.text) for block in row], env, options)
+    return sum_up([ExtractEntry("", block.summed.text) for block in row], env, options)
 
 
 def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Summed]) -> Prompt:
@@ -453,7 +453,7 @@ def summary_of(blocks: Sequence[Sequence[Item]], staying: Sequence[Item], env: E
         entries += entries_of(sorted(block, key=lambda item: item.position), env)
         if not entries:
             continue
-        summed = summed_up(entries, env, _OPTIONS, beside=lambda: _beside(staying, env))
+        summed = sum_up(entries, env, _OPTIONS, beside=lambda: _beside(staying, env))
         if not summed.problem:
             entries = [ExtractEntry("", summed.text)]
     return summed
@@ -466,7 +466,7 @@ def _beside(staying: Sequence[Item], env: Env) -> tuple[list[str], list[str]]:
     return later, pinned
 
 
-def fitted(
+def fit_summary(
     text: str, items: Sequence[Item], env: Env, room: int, size: Callable[[Item], int]
 ) -> Item | None:
     """The summary as an item of at most `room` tokens; None where there is no room for it."""
@@ -547,7 +547,7 @@ def _seen(prompt: Prompt, env: Env) -> list[Item]:
     """What is in view up to what the agent did in the current turn."""
     items: list[Item] = []
     for item in prompt.items:
-        # behind this the input would change with every step, and be asked for again
+        # from here on the input would change with every step, and be asked for again
         if item.position >= env.turn and item.author == env.agent and item.kind != "summary":
             break
         if item.kind not in ("state", "system"):

@@ -104,7 +104,7 @@ def _is_answered(prompt: Prompt, env: Env) -> bool:
 
 
 _SHARED = 0.05
-"""What the words in common count beside the likeness in meaning, which is at most 1.
+"""What the words in common count besides the likeness in meaning, which is at most 1.
 
 This number and those below were chosen on half of the requests in tests/passes/tool_requests.py.
 """

@@ -22,7 +22,7 @@ _RUN = 8
 """So many equal words in a row count as said again."""
 
 _LEAST, _MOST = 400, 100_000
-"""Shorter requests, in words, are not looked at for repeats, and of longer ones only so many."""
+"""Shorter requests, in words, are not looked at for repeats, and of longer ones only this many."""
 
 DENSITY = 0.5
 """A request with a larger share of repeated words is reported."""
@@ -230,7 +230,7 @@ def _keys(prompt: Prompt) -> Iterator[Diagnostic]:
         for span in block.spans:
             pieces.append((span.origin, block.text[start : span.end]))
             start = span.end
-        # a value among the turns stands behind its heading
+        # a value among the turns stands after its heading
         if block.origin.kind == "state":
             pieces = [(block.origin, block.text.partition(":")[2].strip())]
         for origin, text in pieces:

@@ -1,6 +1,6 @@
 """The table of verbs: which passes each word of a policy means, and the one order they run in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from typing import NamedTuple, cast
@@ -54,12 +54,12 @@ from weft.passes.history import (
     order_system,
     pair_results,
 )
-from weft.passes.pipeline import Pass, Views
 from weft.passes.select import drop_data, drop_hidden, select_branch, select_view
+from weft.passes.union import Nature, Pass, View, Views, view_of
 
 ORDER = (
     # On new items. What is decided here is final.
-    "see",  # which events are in view, calls beside their results
+    "see",  # which events are in view, calls next to their results
     "withhold",  # what carries a label
     "redact first",  # values are replaced before anything is said in short
     "at birth",  # verbs that look at one new item by itself
@@ -151,52 +151,60 @@ ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, *_FIT, append_changes)
 
 
 class Verb(msgspec.Struct, frozen=True):
-    """Where the passes of a verb are: a chapter of this room, and functions in it.
+    """What the passes of a verb do, and where they are: a chapter of this room, functions in it.
 
     `at_birth` sees an item when it is new, `past` once its turn is over, `request` the whole
     conversation. Chapters are loaded when a policy needs them.
     """
 
+    nature: Nature
     chapter: str = ""
     at_birth: str = ""
     past: str = ""
     request: str = ""
 
 
+_SELECTS = Nature("drops", "item", spares=True)
+_SHOWS = Nature("shows", "item")
+_REDUCES = Nature("rewrites", "item", spares=True)
+_PROTECTS = Nature("rewrites", "fold")
+_ASKS = Nature("reports", "whole")
+
 VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writing], Verb] = {
     # which items are in view
-    Everything: Verb(),
-    ThisTurn: Verb("select", at_birth="select_turn"),
-    Nothing: Verb("select", at_birth="select_turn"),
-    Auto: Verb("stale", request="plan_edit"),  # and `reduce_results` at birth
-    UserWords: Verb("select", at_birth="select_user"),
-    Window: Verb("select", at_birth="select_window"),
-    FromAgents: Verb("select", at_birth="select_items"),
-    WithoutAgents: Verb("select", at_birth="select_items"),
-    Matching: Verb("select", at_birth="select_items"),
-    Recent: Verb("select", at_birth="select_recent"),
-    Relevant: Verb("relevant", at_birth="select_relevant"),
-    StateKeys: Verb("state_items", at_birth="insert_state"),
-    Notes: Verb("state_items", at_birth="insert_state"),
-    ArtifactText: Verb("state_items", at_birth="insert_state"),
-    Memories: Verb("relevant", at_birth="insert_memories"),
+    Everything: Verb(_SELECTS),
+    ThisTurn: Verb(_SELECTS, "select", at_birth="select_turn"),
+    Nothing: Verb(_SELECTS, "select", at_birth="select_turn"),
+    # and `reduce_results` at birth
+    Auto: Verb(Nature("rewrites", "fold", spares=True), "stale", request="plan_edit"),
+    UserWords: Verb(Nature("drops", "fold"), "select", at_birth="select_user"),
+    Window: Verb(Nature("drops", "suffix"), "select", at_birth="select_window"),
+    FromAgents: Verb(_SELECTS, "select", at_birth="select_items"),
+    WithoutAgents: Verb(_SELECTS, "select", at_birth="select_items"),
+    Matching: Verb(_SELECTS, "select", at_birth="select_items"),
+    Recent: Verb(Nature("drops", "suffix", spares=True), "select", at_birth="select_recent"),
+    Relevant: Verb(Nature("drops", "fold", spares=True), "relevant", at_birth="select_relevant"),
+    StateKeys: Verb(_SHOWS, "state_items", at_birth="insert_state"),
+    Notes: Verb(_SHOWS, "state_items", at_birth="insert_state"),
+    ArtifactText: Verb(_SHOWS, "state_items", at_birth="insert_state"),
+    Memories: Verb(_SHOWS, "relevant", at_birth="insert_memories"),
     # what becomes of them
-    Compact: Verb("reduce", at_birth="compact_items", past="compact_past"),
-    Truncate: Verb("reduce", at_birth="truncate_items", past="truncate_past"),
-    Project: Verb("reduce", at_birth="project_results"),
-    Priority: Verb("state_items", at_birth="set_priority"),
-    Dedupe: Verb("dedupe", at_birth="dedupe_items"),
-    Summarize: Verb("summaries", at_birth="summarize_items"),
-    Fit: Verb("fit", at_birth="fit_items"),
-    Fresh: Verb("stale", at_birth="mark_stale"),
+    Compact: Verb(_REDUCES, "reduce", at_birth="compact_items", past="compact_past"),
+    Truncate: Verb(_REDUCES, "reduce", at_birth="truncate_items", past="truncate_past"),
+    Project: Verb(_REDUCES, "reduce", at_birth="project_results"),
+    Priority: Verb(Nature("rewrites", "item"), "state_items", at_birth="set_priority"),
+    Dedupe: Verb(Nature("rewrites", "fold", spares=True), "dedupe", at_birth="dedupe_items"),
+    Summarize: Verb(Nature("replaces", "whole"), "summaries", at_birth="summarize_items"),
+    Fit: Verb(Nature("drops", "suffix", spares=True), "fit", at_birth="fit_items"),
+    Fresh: Verb(_REDUCES, "stale", at_birth="mark_stale"),
     # what the model may see of them
-    Label: Verb("labels", request="withhold_labelled"),
-    Redact: Verb("redact", request="redact_values"),
-    Fence: Verb("fences", request="fence_untrusted"),
-    Validate: Verb("validate", request="validate_context"),
+    Label: Verb(_PROTECTS, "labels", request="withhold_labelled"),
+    Redact: Verb(_PROTECTS, "redact", request="redact_values"),
+    Fence: Verb(_PROTECTS, "fences", request="fence_untrusted"),
+    Validate: Verb(_ASKS, "validate", request="validate_context"),
     # what is written into state
-    Extract: Verb("summaries", request="want_writings"),
-    Distill: Verb("summaries", request="want_writings"),
+    Extract: Verb(_ASKS, "summaries", request="want_writings"),
+    Distill: Verb(_ASKS, "summaries", request="want_writings"),
 }
 """What every verb of a policy does. `C.when(...)` is decided before there are passes."""
 
@@ -231,7 +239,7 @@ def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Pass
     stages = policy.stages
     alone = stages[0] if len(stages) == 1 else None
     if alone is None or not _is_local(alone.selector, agent):
-        places["views"] = (Views(tuple(map(_view, stages))),)
+        places["views"] = (Views(tuple(map(_view_of_stage, stages))),)
         places["tell late"] = _TELL
         return _in_order(places)
     steps = list(alone.steps)
@@ -241,10 +249,10 @@ def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Pass
         places["past"] += _past(steps.pop(0))
     if not isinstance(alone.selector, ThisTurn | Nothing):  # `select_view` sees to these
         at_birth += _select(alone.selector)  # it refers to what the others leave
-    views = (*_on_request(alone.selector), *(one for step in steps for one in _reduce(step)))
+    views = _on_request(alone.selector)
     places["at birth"] = at_birth
     if steps:
-        places["views"] = (Views((views,)),)
+        places["views"] = (Views((_view(alone.selector, views, steps),)),)
         places["tell late"] = _TELL
         return _in_order(places)
     places["tell"], places["views"] = _TELL, views
@@ -298,10 +306,18 @@ def _is_local(selector: Selector, agent: str) -> bool:
     return isinstance(selector, Everything | ThisTurn | Nothing | Auto)
 
 
-def _view(stage: Stage) -> tuple[Pass, ...]:
+def _view_of_stage(stage: Stage) -> View:
     """One view of the conversation: what it selects, and what becomes of that."""
-    steps = (one for step in stage.steps for one in _reduce(step))
-    return (*_select(stage.selector), *_on_request(stage.selector), *steps)
+    selector = stage.selector
+    return _view(selector, (*_select(selector), *_on_request(selector)), stage.steps)
+
+
+def _view(selector: Selector, selects: tuple[Pass, ...], steps: Sequence[Reduction]) -> View:
+    """The view of passes that select, and of what becomes of the items after that."""
+    nature = VERBS[type(selector)].nature
+    pairs = [(one, nature) for one in selects]
+    pairs += [(one, VERBS[type(step)].nature) for step in steps for one in _reduce(step)]
+    return view_of(pairs)
 
 
 def _pass(chapter: str, name: str, options: object) -> tuple[Pass, ...]:
@@ -357,7 +373,7 @@ def _restore(policy: Policy) -> tuple[Pass, ...]:
     if not policy.facts.makes_handles and not policy.facts.refers:
         return ()
     from weft.passes.handles import offer_recall
-    from weft.passes.references import restore_references
+    from weft.passes.restore import restore_references
 
     return (restore_references, offer_recall) if policy.facts.refers else (offer_recall,)
 

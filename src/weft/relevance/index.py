@@ -28,14 +28,14 @@ LENGTH = 0.75
 """The usual constants of BM25: how soon a repeated word counts less, and a long text."""
 
 MOST = 512
-"""Of the texts that have a word, so many count, the newest: a word that more have tells little."""
+"""Of the texts that have a word the newest count, at most this many: a common word tells little."""
 
 
 class RankWeights(msgspec.Struct, frozen=True):
-    """What each thing counts that is known of a conversation beside the words in common."""
+    """What each thing counts that is known of a conversation besides the words in common."""
 
     beside: tuple[tuple[float, float], ...] = ((0.6, 0.5), (0.4, 0.3), (0.2, 0.1))
-    """What a hit lends to the texts behind and before it, by how far they are from it."""
+    """What a hit lends to the texts after and before it, by how far they are from it."""
     leads: float = 0.3
     """What the best of the words counts that the best hits talk about."""
     spoken: float = 2.0
@@ -62,7 +62,7 @@ class Index:
         self.sums = [0]
         """How many words the texts before each have."""
         self.speakers: list[tuple[str, ...]] = []
-        """The names that a text begins with; the speech begins behind them."""
+        """The names that a text begins with; the speech begins after them."""
         self.begins: list[int] = []
         self.names: set[str] = set()
         self._postings: dict[str, tuple[list[int], list[int]]] = {}
@@ -128,7 +128,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """What is searched: the first texts of an index, some left out, and a few more behind them.
+    """What is searched: the first texts of an index, some left out, and a few more after them.
 
     The few more are read on the spot: what may still change is not kept.
     """
@@ -157,7 +157,7 @@ class SearchScope:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """How many words each text has. The list may go on behind the last text of the scope."""
+        """How many words each text has. The list may go on after the last text of the scope."""
         sizes = self.index.sizes
         return sizes if not len(self.more) else [*sizes[: self.length], *self.more.sizes]
 
@@ -238,7 +238,7 @@ def all_of(index: Index) -> SearchScope:
 
 
 def rarity(scope: SearchScope, holders: int) -> float:
-    """How much a word tells if so many of the texts have it."""
+    """How much a word tells if `holders` of the texts have it."""
     return math.log(1 + (scope.searched - holders + 0.5) / (holders + 0.5))
 
 
@@ -287,7 +287,7 @@ def plain_words(text: str) -> list[str]:
 _PLAIN = late_pattern(r"\w+")
 
 _MARKS = r"\u0300-\u036f\u0900-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd\u1000-\u109f\u1780-\u17d3"
-"""Vowel signs and accents, which belong to a word though they are no letters."""
+"""Vowel signs and accents, which belong to a word though they are not letters."""
 
 _WORD = late_pattern(rf"(?:[^\W_]|[{_MARKS}])+")
 
@@ -297,7 +297,7 @@ _UNSPACED = late_pattern(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
     r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
-"""Scripts in which the letters of two words stand beside each other, or nearly so."""
+"""Scripts in which the letters of two words stand next to each other, or nearly so."""
 
 _ACCENT = late_pattern(r"(?<=[a-z])[\u0300-\u036f]+")
 
@@ -318,7 +318,7 @@ _COMMON = (
 def words(text: str) -> list[str]:
     """The words that say something, without their endings; the parts of names apart.
 
-    Where a script has no blanks between words, every two letters beside each other are one.
+    Where a script has no blanks between words, every two letters next to each other are one.
     """
     # no script to take apart, no accents to drop
     if text.isascii():

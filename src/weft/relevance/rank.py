@@ -1,7 +1,7 @@
 """How well texts of one conversation fit a query, from 0 to 1.
 
-Four things are known of a conversation that plain BM25 does not use. What was said beside a
-hit belongs to it: the question before an answer, the answer behind a question. What the best
+Four things are known of a conversation that plain BM25 does not use. What was said next to a
+hit belongs to it: the question before an answer, the answer after a question. What the best
 hits talk about, names above all, leads to others that share no word with the query. A query
 that names one of the speakers is about that person. And people say one thing in different
 words, which vectors see, where they are installed.
@@ -60,7 +60,7 @@ def search(
     without: AbstractSet[int] = frozenset(),
     scorer: Scorer = "bm25",
 ) -> list[float]:
-    """As `rank`, over an index that is kept: over its `first` texts, with a few `more` behind.
+    """As `rank`, over an index that is kept: over its `first` texts, with a few `more` after them.
 
     The texts whose numbers are in `without` are as if they were not there; they get 0.
     """
@@ -73,7 +73,7 @@ def search(
 
 
 def rank_apart(query: str, texts: Iterable[str], *, scorer: Scorer = "bm25") -> list[float]:
-    """As `rank`, for texts that are no conversation, as the memories of a user are.
+    """As `rank`, for texts that are not a conversation, as the memories of a user are.
 
     A text counts by itself: it must have a word of the query, or be much nearer than usual.
     """
@@ -156,7 +156,7 @@ def _match_words(scope: SearchScope, query: str, weights: RankWeights) -> dict[i
 def _leading_words(
     scope: SearchScope, asked: Container[str], hits: Iterable[tuple[float, int]], best: float
 ) -> list[tuple[str, float]]:
-    """The words that the best hits talk about beside those asked for, and what each counts."""
+    """The words that the best hits talk about besides those asked for, and what each counts."""
     gathered: dict[str, float] = {}
     for score, number in hits:
         share = score / (1 + scope.size(number))

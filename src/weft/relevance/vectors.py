@@ -31,7 +31,7 @@ def nearness(scope: SearchScope, query: str, echo: float = 0.0) -> _Floats:
     """By how many standard deviations each text is nearer to the query than usual; 0 left out.
 
     With `echo`, the texts that are nearest count as a part of the query: who asks for hobbies
-    finds one that is told beside others, in words that the query does not have.
+    finds one that is told among others, in words that the query does not have.
     """
     index = scope.index
     known = index.vectors = index.vectors or Vectors()
@@ -157,7 +157,7 @@ class Vectors:
     def weigh(self, sample: NDArray[np.intp], length: int, behind: Sequence[list[int]]) -> None:
         """Work out what is rare, where that is to be told from other texts than before.
 
-        The texts are the first ones, and those `behind` them.
+        The texts are the first ones, and those (`behind`) after them.
         """
         basis = len(sample), int(sample[-1])
         if basis == self._basis:

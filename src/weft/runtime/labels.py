@@ -18,8 +18,8 @@ from weft.values import Json, JsonObject, compact
 
 if TYPE_CHECKING:
     from weft.detect import Redaction
+    from weft.passes.copies import Copies
     from weft.passes.labels import Labelled
-    from weft.passes.references import Copies
 
 
 def part_of(invocation: Invocation) -> Whole | None:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from weft.compiler.instruction import decided
+from weft.compiler.instruction import decide_condition
 from weft.compiler.items import PAUSED
 from weft.compiler.plan import Plan, plan_for
 from weft.content import Content, Part
@@ -618,5 +618,5 @@ def _writings(turn: Turn) -> tuple[Writing, ...]:
     """What the policy writes, with its conditions decided by the state."""
     policy = turn.plan.policy
     if policy.facts.is_conditional:
-        policy = policy.resolved(turn.invocation.state_at(turn.place), decided)
+        policy = policy.resolved(turn.invocation.state_at(turn.place), decide_condition)
     return policy.writings
