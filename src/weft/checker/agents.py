@@ -12,7 +12,7 @@ from weft import schema
 from weft.checker.functions import StateUses, keys_of, keys_said_by, uses_of
 from weft.checker.schemas import follow, may_lack, values_of
 from weft.checker.scope import Compared, Keys
-from weft.checker.world import Chart, Read, ReadHow, World, Writer, WriterKind
+from weft.checker.world import Chart, Read, ReadHow, World, Writer
 from weft.declare import (
     Agent,
     CustomAgent,
@@ -28,6 +28,7 @@ from weft.declare import (
     template,
 )
 from weft.declare.agent import agents_of, children
+from weft.declare.changes import OWN_CODE
 from weft.declare.checks import CALLBACKS
 from weft.declare.functions import StateFunction
 from weft.declare.policy_parts import (
@@ -444,12 +445,12 @@ class _WritePairs(DefaultVisitor[_Pairs]):
 
     def visit_step(self, node: Step) -> _Pairs:
         writer = step_writer(node)
-        code = Keys() if node.written else keys_of(node.function)
-        keys = node.writes or (() if node.written else (*code.writes, *code.maybe))
+        code = keys_of(node.function)
+        keys = node.writes or (*code.writes, *code.maybe)
         # who only fills a gap overwrites nothing
-        if self._fills or not node.fills:
+        if self._fills or not node.change.fills:
             yield from ((key, writer) for key in keys)
-        yield from ((new, writer) for _, new in node.renames)
+        yield from ((new, writer) for _, new in node.change.renames)
         yield from ((key, writer) for key in node.captures if key not in keys)
 
     def visit_gate(self, node: Gate) -> _Pairs:
@@ -488,8 +489,10 @@ def custom_writer(node: CustomAgent) -> Writer:
 
 def step_writer(node: Step) -> Writer:
     """A step as the one who writes."""
-    kind: WriterKind = "transform" if node.written else "step"
-    return Writer(node.name, Origin("field", "function", node.name), kind, node.written)
+    origin = Origin("field", "function", node.name)
+    if node.change is OWN_CODE:
+        return Writer(node.name, origin, "step")
+    return Writer(node.name, origin, "transform", str(node.change))
 
 
 class _MayWriteAnything(DefaultVisitor[bool]):
@@ -510,7 +513,7 @@ class _MayWriteAnything(DefaultVisitor[bool]):
         return any(map(blurs, agents)) or any(map(self.visit, called))
 
     def visit_step(self, node: Step) -> bool:
-        return not node.writes and not node.written and not keys_of(node.function).writes_all
+        return not node.writes and not keys_of(node.function).writes_all
 
 
 may_write_anything = _MayWriteAnything().visit

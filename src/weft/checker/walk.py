@@ -586,10 +586,6 @@ class NodeWalk(Visitor[World]):
         self.walk.add_site(node, world, reads, self.siblings)
 
 
-_HARMLESS = ("S.set(", "S.default(", "S.drop(", "S.pick(", "S.log(", "S.tag(", "S.capture(")
-"""Steps that look nothing up, so that nothing can be missing."""
-
-
 class _AsItsParts(DefaultVisitor[bool]):
     """What the parts of a node say of it: any step of a sequence, all of what is chosen from."""
 
@@ -617,7 +613,7 @@ class _MayFail(_AsItsParts):
         return True
 
     def visit_step(self, node: Step) -> bool:
-        return not node.written.startswith(_HARMLESS) or " >> " in node.written
+        return node.change.may_fail
 
     def visit_gate(self, node: Gate) -> bool:
         return False

@@ -21,6 +21,7 @@ from weft.cli.load import relative_path
 from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
 from weft.declare.agent import agents_of, walk_nodes
+from weft.declare.changes import OWN_CODE
 from weft.declare.checks import CALLBACKS
 from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Severity
@@ -495,7 +496,12 @@ class _FunctionFields(DefaultVisitor[Iterable[tuple[str, object]]]):
         return ()
 
     def visit_step(self, node: Step) -> Iterable[tuple[str, object]]:
-        return [("function", node.asks or (() if node.written else (node.function,)))]
+        return [
+            (
+                "function",
+                node.change.asks or (() if node.change is not OWN_CODE else (node.function,)),
+            )
+        ]
 
     def visit_loop(self, node: Loop) -> Iterable[tuple[str, object]]:
         return [("until", node.until), ("while_", node.while_)]

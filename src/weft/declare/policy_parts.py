@@ -37,31 +37,37 @@ class PolicyWord(msgspec.Struct, frozen=True):
     placed: ClassVar[int] = 0
 
     def __str__(self) -> str:
-        options: list[str] = []
-        names, defaults = self.__struct_fields__, self.__struct_defaults__
-        required = len(names) - len(defaults)
-        for index, name in enumerate(names):
-            value: object = getattr(self, name)
-            if index >= required and value == defaults[index - required]:
-                continue
-            if index < self.placed and isinstance(value, tuple):
-                options += map(_spelled, cast("tuple[object, ...]", value))
-            elif index < self.placed:
-                options.append(_spelled(value))
-            else:
-                options.append(f"{name}={_spelled(value)}")
-        return f"{self.word}({', '.join(options)})"
+        return f"{self.word}({', '.join(spell_options(self, self.placed))})"
 
     __repr__ = __str__
 
 
-def _spelled(value: object) -> str:
+def spell_options(word: msgspec.Struct, placed: int) -> list[str]:
+    """What stands between the parentheses; an option with its default value is not written."""
+    options: list[str] = []
+    names, defaults = word.__struct_fields__, word.__struct_defaults__
+    required = len(names) - len(defaults)
+    for index, name in enumerate(names):
+        value: object = getattr(word, name)
+        if index >= required and value == defaults[index - required]:
+            continue
+        if index < placed and isinstance(value, tuple):
+            options += map(spell_value, cast("tuple[object, ...]", value))
+        elif index < placed:
+            options.append(spell_value(value))
+        else:
+            options.append(f"{name}={spell_value(value)}")
+    return options
+
+
+def spell_value(value: object) -> str:
+    """An option as its author wrote it; a function by its name."""
     if value is None or isinstance(value, str | int | float | bool | PolicyWord):
         return repr(value)
     if isinstance(value, dict):
         return repr(cast("dict[object, object]", value))
     if isinstance(value, tuple):
-        return "[" + ", ".join(_spelled(one) for one in cast("tuple[object, ...]", value)) + "]"
+        return "[" + ", ".join(spell_value(one) for one in cast("tuple[object, ...]", value)) + "]"
     if callable(value):
         return name_of(value)
     name = cast("object", getattr(value, "name", None))

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar, assert_never, cast
 import msgspec
 
 from weft.declare.agent import Agent, agents_of, below, children, walk_tree
+from weft.declare.changes import OWN_CODE
 from weft.declare.compose import Composable
 from weft.declare.custom import CustomAgent
 from weft.declare.flow import Fallback, Flow, Loop, Node, Parallel, Sequence, until, while_
@@ -404,9 +405,10 @@ class _KeysTaken(DefaultVisitor[set[str]]):
         return keys
 
     def visit_step(self, node: Step) -> set[str]:
-        keys = {*node.reads, *(old for old, _ in node.renames)}
+        keys = {*node.reads, *(old for old, _ in node.change.renames)}
         # a plain function that declares nothing may read anything
-        if node.asks or not (node.written or node.reads or node.writes):
+        own_code = node.change is OWN_CODE
+        if node.change.asks or (own_code and not (node.reads or node.writes)):
             keys.add(_OPAQUE)
         return keys
 
@@ -448,7 +450,7 @@ class _FlowText(Visitor[str]):
         return node.name
 
     def visit_step(self, node: Step) -> str:
-        return node.written or node.name
+        return node.name if node.change is OWN_CODE else str(node.change)
 
     def visit_sequence(self, node: Sequence) -> str:
         return self._joined(node, " >> ")

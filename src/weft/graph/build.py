@@ -15,7 +15,7 @@ from weft.declare import Agent, Node
 from weft.declare.compose import Composable
 from weft.declare.functions import name_of
 from weft.declare.route import OTHERWISE, quoted
-from weft.declare.visit import Visitor
+from weft.declare.visit import Visitor, show
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.graph.model import (
     LONGEST,
@@ -131,18 +131,19 @@ class _Builder(Visitor[Member]):
 
     def visit_step(self, node: declare.Step) -> Member:
         notes: tuple[str, ...] = ()
-        if node.drops:
-            notes = (f"drops {', '.join(node.drops)}",)
-        elif node.keeps is not None:
-            notes = (f"keeps only {', '.join(node.keeps)}",)
+        change = node.change
+        if change.drops:
+            notes = (f"drops {', '.join(change.drops)}",)
+        elif change.keeps is not None:
+            notes = (f"keeps only {', '.join(change.keeps)}",)
         notes += _opaque(may_write_anything(node))
         code = keys_of(node.function)
-        in_code = () if node.written else sorted({*code.writes, *code.maybe})
-        renamed = (new for _, new in node.renames)
+        in_code = sorted({*code.writes, *code.maybe})
+        renamed = (new for _, new in change.renames)
         keys = dict.fromkeys((*(node.writes or in_code), *node.captures, *renamed))
         origin = Origin("field", "function", node.name)
         writes = [(key, origin) for key in keys]
-        return self._vertex(node, _BoxContent("step", node.written or node.name, notes, writes))
+        return self._vertex(node, _BoxContent("step", show(node), notes, writes))
 
     def visit_gate(self, node: declare.Gate) -> Member:
         notes: list[str] = []

@@ -110,8 +110,8 @@ def _touched(body: Node) -> set[str]:
     for node, _ in walk_nodes(body):
         if isinstance(node, Step):
             keys = keys_of(node.function)
-            touched |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
-            touched |= {old for old, _ in node.renames}
+            touched |= keys.touches | keys.drops | keys.may_drop | {*node.change.drops}
+            touched |= {old for old, _ in node.change.renames}
     return touched
 
 

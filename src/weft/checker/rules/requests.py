@@ -17,6 +17,7 @@ from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.world import Read, Site, WalkRecord
 from weft.declare import Agent, Node, Policy, RunConfig, Step, TokenBudget, Tool, template
 from weft.declare.agent import walk_nodes
+from weft.declare.changes import Tag
 from weft.declare.compose import Composable
 from weft.declare.policy_parts import (
     Capture,
@@ -281,8 +282,8 @@ def _wanted(policy: Policy) -> Iterator[str]:
 
 def _tags(nodes: list[tuple[Node, Node | None]]) -> Iterator[str]:
     for node, _ in nodes:
-        if isinstance(node, Step):
-            yield from node.tags
+        if isinstance(node, Step) and isinstance(node.change, Tag):
+            yield from node.change.names
         elif isinstance(node, Agent):
             for child in node.sub_agents:
                 yield from _tags(walk_nodes(child))

@@ -16,10 +16,11 @@ from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
 from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
-from weft.checker.scope import Keys, definition, names_of, text_of, unwrap_function
+from weft.checker.scope import definition, names_of, text_of, unwrap_function
 from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
 from weft.declare import Agent, Map, Parallel, Policy, Sequence, Step, Tool, template
 from weft.declare.agent import agents_of
+from weft.declare.changes import Drop
 from weft.declare.checks import CALLBACKS
 from weft.declare.policy_parts import ArtifactText, When
 from weft.declare.template import spell_path
@@ -113,9 +114,9 @@ def misspelt_drop(record: WalkRecord) -> Iterator[Diagnostic]:
     """A key that `S.drop` takes away and nobody writes, one letter away from one that is there."""
     for site in record.sites:
         step, facts = site.node, site.world.facts
-        if not isinstance(step, Step) or not step.written.startswith("S.drop("):
+        if not isinstance(step, Step) or not isinstance(step.change, Drop):
             continue
-        for key in step.drops:
+        for key in step.change.keys:
             near = sorted(one for one in facts if is_slip(key, one))
             if near and key not in facts and key not in record.everywhere:
                 yield report(
@@ -359,10 +360,10 @@ class _Lost:
         self._keeps: list[frozenset[str]] = []
         for node, _ in record.survey.nodes:
             if isinstance(node, Step):
-                keys = keys_of(node.function) if not node.written else Keys()
-                self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
-                if node.keeps is not None:
-                    self._keeps.append(frozenset(node.keeps))
+                keys, change = keys_of(node.function), node.change
+                self._dropped |= {*change.drops, *keys.drops, *keys.may_drop}
+                if change.keeps is not None:
+                    self._keeps.append(frozenset(change.keeps))
 
     def __call__(self, key: str, writer: Writer) -> bool:
         """Whether what the writer says under the key is wholly lost."""
