@@ -128,8 +128,8 @@ def test_what_cannot_be_done_ends_the_run_with_words(
         (lambda: S.set(a=object()), "is not a JSON value"),
         (lambda: S.merge("a"), "too many or too few"),
         (lambda: S.transform("a", lambda: 1), "pass a function of one value"),
-        (lambda: S.when(lambda state: True, Agent("x")), "is no change"),
-        (lambda: S.counter("a", by="x"), "is no number"),
+        (lambda: S.when(lambda state: True, Agent("x")), "is not a change"),
+        (lambda: S.counter("a", by="x"), "is not a number"),
         (lambda: S.flatten("a", unto="b"), "did you mean `into`"),
     ],
 )

@@ -257,7 +257,7 @@ def race(
 @flow_node("timeout(agent, 30)")
 @dataclass(frozen=True, repr=False, eq=False)
 class Timeout(ByFields, Composable):
-    """The body, for so many seconds at most; written `timeout(a, 30)`.
+    """The body, for at most `seconds`; written `timeout(a, 30)`.
 
     A body that takes longer is stopped and fails with the code `timeout`, so that a fallback can
     catch it: `timeout(a, 30) // b`. Only time at work counts: not that of whoever reads the

@@ -15,26 +15,26 @@ def apply_note(current: Json, note: Json, strategy: Strategy) -> Json:
     """The value of the key after the note; None where there is nothing to note."""
     match strategy:
         case "append":
-            listed = _listed(current)
+            listed = _to_list(current)
             # the same note twice in a row is one, as when a turn is resumed
             return listed if listed and listed[-1] == note else [*listed, note]
         case "replace":
             return note
         case "merge":
-            return _merged(current, _parsed(note))
+            return _merge_note(current, _parse_note(note))
         case "checklist":
-            return _checked(current, note)
+            return _tick_boxes(current, note)
         case _:
             assert_never(strategy)
 
 
-def _listed(current: Json) -> list[Json]:
+def _to_list(current: Json) -> list[Json]:
     if current is None:
         return []
     return [*current] if isinstance(current, list) else [current]
 
 
-def _parsed(note: Json) -> Json:
+def _parse_note(note: Json) -> Json:
     """A note that is JSON in a text as what it says; any other as it is."""
     if not isinstance(note, str):
         return note
@@ -50,7 +50,7 @@ def _parsed(note: Json) -> Json:
         return note
 
 
-def _merged(current: Json, note: Json) -> Json:
+def _merge_note(current: Json, note: Json) -> Json:
     if current is None:
         return note
     if isinstance(current, dict) and isinstance(note, dict):
@@ -58,17 +58,17 @@ def _merged(current: Json, note: Json) -> Json:
         for key, value in note.items():
             old = merged.get(key)
             both = isinstance(old, dict | list) and isinstance(value, dict | list)
-            merged[key] = _merged(old, value) if both else value
+            merged[key] = _merge_note(old, value) if both else value
         return merged
-    united = _listed(current)
-    united += [one for one in _listed(note) if one not in united]
+    united = _to_list(current)
+    united += [one for one in _to_list(note) if one not in united]
     return united
 
 
-def _checked(current: Json, note: Json) -> Json:
+def _tick_boxes(current: Json, note: Json) -> Json:
     """The list with the boxes of the note added, or ticked where they are there already."""
     boxes = _boxes(note)
-    items: list[Json] = [_item(one) for one in _listed(current)]
+    items: list[Json] = [_item(one) for one in _to_list(current)]
     for box in boxes:
         at = next((i for i, one in enumerate(items) if _same(one, box)), None)
         if at is None:
@@ -82,7 +82,7 @@ def _boxes(note: Json) -> list[JsonObject]:
     if isinstance(note, str):
         matches = (_BOX.match(line) for line in note.splitlines())
         return [{"text": box[2], "done": box[1] in "xX"} for box in matches if box is not None]
-    boxes = [_item(one) for one in _listed(note)]
+    boxes = [_item(one) for one in _to_list(note)]
     return [box for box in boxes if box["text"]]
 
 

@@ -279,7 +279,7 @@ class Project(PolicyWord, frozen=True):
 
 
 class Truncate(PolicyWord, frozen=True):
-    """At most so many tokens of each text and result."""
+    """At most a number of tokens of each text and result."""
 
     word: ClassVar[str] = "truncate"
     tokens: int
@@ -289,7 +289,7 @@ class Truncate(PolicyWord, frozen=True):
 class Summarize(PolicyWord, frozen=True):
     """What lies before the last `before` turns as a summary that a model writes.
 
-    One summary stands for `every` so many turns; None is as many as stay, where those are a few.
+    One summary covers `every` turns; None is as many as stay, where those are a few.
     """
 
     word: ClassVar[str] = "summarize"
@@ -318,7 +318,7 @@ class Fit(PolicyWord, frozen=True):
 
 
 class Fresh(PolicyWord, frozen=True):
-    """Results that are older than so many turns or seconds are stale."""
+    """Results that are older than a number of turns or seconds are stale."""
 
     word: ClassVar[str] = "fresh"
     turns: int | None = None
@@ -410,7 +410,7 @@ class Budget(PolicyWord, frozen=True):
     overflow: Overflow = "degrade"
     reserve: int | None = None
     keep_recent: int | None = None
-    """With it age alone decides: so many of the newest stay, and the oldest go first."""
+    """With it age alone decides: that many of the newest stay, and the oldest go first."""
 
 
 Reduction: TypeAlias = Compact | Dedupe | Project | Truncate | Summarize | Priority | Fit | Fresh
@@ -463,7 +463,7 @@ def require_names(word: str, values: object, what: str, *, least: int = 1) -> tu
 
 
 def require_count(word: str, name: str, value: object, least: int = 1) -> None:
-    """Refuse what is no whole number of at least `least`."""
+    """Refuse what is not a whole number of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise DeclarationError(
             f"{name}={value!r} is not a whole number of at least {least}",
@@ -473,7 +473,7 @@ def require_count(word: str, name: str, value: object, least: int = 1) -> None:
 
 
 def require_amount(word: str, name: str, value: object, *, most: float = float("inf")) -> None:
-    """Refuse what is no number above 0 and at most `most`."""
+    """Refuse what is not a number above 0 and at most `most`."""
     right = isinstance(value, int | float) and not isinstance(value, bool)
     if not right or not 0 < cast("float", value) <= most:
         limit = "" if most == float("inf") else f" and at most {most:g}"

@@ -136,7 +136,7 @@ class Changes(OneLetter):
         """Count on from what is there, or from 0."""
         _keys("counter", [key])
         if isinstance(cast("object", by), bool) or not isinstance(cast("object", by), int | float):
-            raise _wrong("counter", f"by={by!r} is no number", "pass a number")
+            raise _wrong("counter", f"by={by!r} is not a number", "pass a number")
         return _step(Counter(key, by))
 
     @hinted_change
@@ -191,7 +191,7 @@ class Changes(OneLetter):
         ):
             raise _wrong(
                 "when",
-                f"{spell(change)} is no change of the state",
+                f"{spell(change)} is not a change of the state",
                 'write S.when(test, S.set(x="y")), or Route().when(test, flow).otherwise(...)',
             )
         when = When(predicate, change.function, change.name)
@@ -235,7 +235,7 @@ def _keys(verb: str, keys: object, *, least: int = 1) -> tuple[str, ...]:
 def _mapping(verb: str, values: Mapping[str, Value] | None) -> dict[str, Value]:
     if values is None or isinstance(cast("object", values), Mapping):
         return dict(values or {})
-    raise _wrong(verb, f"{spell(values)} is no mapping", f'write S.{verb}({{"user:key": ...}})')
+    raise _wrong(verb, f"{spell(values)} is not a mapping", f'write S.{verb}({{"user:key": ...}})')
 
 
 def _values(verb: str, values: Mapping[str, object]) -> JsonObject:
@@ -244,7 +244,7 @@ def _values(verb: str, values: Mapping[str, object]) -> JsonObject:
         if value is None:
             raise _wrong(
                 verb,
-                f"`{key}` gets None, which is no value",
+                f"`{key}` gets None, which is not a value",
                 f'to delete it, write S.drop("{key}")',
             )
     return {

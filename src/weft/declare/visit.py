@@ -186,7 +186,7 @@ def rebuild(node: Node, change: Callable[[Agent], Agent]) -> Node:
 
 
 def rebuild_program(root: Node, change: Callable[[Agent], Agent]) -> Node:
-    """The program with every agent changed: in flows, below agents, and behind tools.
+    """The program with every agent changed: in flows, below agents, and in tools.
 
     An agent that stands in several places is changed once, and is the same agent in all of them.
     """
@@ -453,17 +453,19 @@ class _FlowText(Visitor[str]):
         return node.name if node.change is OWN_CODE else str(node.change)
 
     def visit_sequence(self, node: Sequence) -> str:
-        return self._joined(node, " >> ")
+        return self._join_children(node, " >> ")
 
     def visit_parallel(self, node: Parallel) -> str:
         if node.on_error == "cancel":
-            return self._joined(node, " | ")
-        return self._joined(node, " | ", f"on_error={quoted(node.on_error)}")
+            return self._join_children(node, " | ")
+        return self._join_children(node, " | ", f"on_error={quoted(node.on_error)}")
 
     def visit_fallback(self, node: Fallback) -> str:
-        return self._joined(node, " // ")
+        return self._join_children(node, " // ")
 
-    def _joined(self, node: Sequence | Parallel | Fallback, operator: str, *more: str) -> str:
+    def _join_children(
+        self, node: Sequence | Parallel | Fallback, operator: str, *more: str
+    ) -> str:
         """The children with the operator between; the named form where there are options."""
         children = [self.visit(child) for child in node.children]
         options = [*spell_options(node), *more]
