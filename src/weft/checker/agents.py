@@ -108,7 +108,9 @@ def once_per_agent(derive: Callable[[Agent], Answer]) -> Callable[[Agent], Answe
     return answer_for
 
 
-def listed(derive: Callable[[Agent], Iterator[Answer]]) -> Callable[[Agent], tuple[Answer, ...]]:
+def cache_tuple(
+    derive: Callable[[Agent], Iterator[Answer]],
+) -> Callable[[Agent], tuple[Answer, ...]]:
     """The generator as a tuple, worked out once for each agent."""
 
     def all_of(agent: Agent) -> tuple[Answer, ...]:
@@ -118,7 +120,7 @@ def listed(derive: Callable[[Agent], Iterator[Answer]]) -> Callable[[Agent], tup
     return once_per_agent(all_of)
 
 
-@listed
+@cache_tuple
 def _own_reads(agent: Agent) -> Iterator[Read]:
     yield from _text_reads(agent, agent.instruction, Origin("field", "instruction", agent.name))
     yield from _policy_reads(agent.policy, Origin("field", "context", agent.name))
@@ -161,7 +163,7 @@ def conditions_of(policy: Policy) -> Iterator[tuple[StateFunction, bool]]:
             yield from ((inner, False) for inner, _ in conditions_of(stage.selector.policy))
 
 
-@listed
+@cache_tuple
 def writes_of(agent: Agent) -> Iterator[KeyWrite]:
     """The keys that an agent writes: with its answer, by its policy, and by its code."""
     for writing in agent.policy.writings:
@@ -271,7 +273,7 @@ def before(agent: Agent, world: World) -> World:
 
 
 def without_answer(agent: Agent, world: World, done: World) -> World:
-    """The world behind an agent that has handed over, and so stored no answer of its own."""
+    """The world after an agent that has handed over, and so stored no answer of its own."""
     key = agent.output_key
     if key is None or key not in done.facts:
         return done
@@ -316,7 +318,7 @@ def used_by(tool: Tool) -> StateUses:
     return uses._replace(reads=reads)
 
 
-@listed
+@cache_tuple
 def callbacks_of(agent: Agent) -> Iterator[tuple[str, StateUses]]:
     """The callbacks of an agent, each with its field and what it does with the state."""
     for name in CALLBACKS:
@@ -348,7 +350,7 @@ class FlowCallbacks:
             yield from _reads_by_code(uses, origin, "callback")
 
     def after(self, world: World) -> World:
-        """The world behind them."""
+        """The world after them."""
         writer = callback_writer(self._node, self.moment)
         for uses in self.uses:
             for key in uses.writes:
@@ -575,7 +577,7 @@ def gate_reads(node: Gate) -> Iterable[Read]:
             yield Read(one.key, place, one.path, one.optional, typed=typed)
 
 
-class _Collected(DefaultVisitor[JsonObject]):
+class _OutputShape(DefaultVisitor[JsonObject]):
     """What a map collects: texts, or values of the schema of the agent that speaks last."""
 
     __slots__ = ()
@@ -598,7 +600,7 @@ class _Collected(DefaultVisitor[JsonObject]):
         return {"type": "array", "items": schema.of_type(node.output_schema, where=where)}
 
 
-collected = _Collected().visit
+collected = _OutputShape().visit
 
 
 def is_covered(node: Route, world: World) -> bool:

@@ -29,7 +29,7 @@ def paths_without(root: Node, reader: Node, key: str) -> list[str]:
 def _to(node: Node, reader: Node, key: str, writes: Writes) -> Iterator[str]:
     """The paths through all that comes before the reader, within a node that contains it."""
     if node is reader:
-        if isinstance(node, Loop):  # its condition is asked behind a round
+        if isinstance(node, Loop):  # its condition is asked after a round
             yield from _PathsThrough(key, writes).visit(node.body)
         return
     inner = next((one for one in below(node) if _contains(one, reader)), None)

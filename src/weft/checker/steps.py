@@ -47,7 +47,7 @@ def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -
     """The world once the step has run."""
     writer = step_writer(node)
     code, change = keys_of(node.function), node.change
-    done = _handled(code, _changed(change, world, writer, labels), writer)
+    done = _apply_code(code, _apply_change(change, world, writer, labels), writer)
     own_code = change is OWN_CODE
     tainted = frozenset[str]() if own_code else _labels_of(node.reads, world, labels)
     shapes = _shapes(change)
@@ -75,7 +75,7 @@ def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -
     return world.joined(done) if change.maybe else done
 
 
-def _handled(code: Keys, world: World, writer: Writer) -> World:
+def _apply_code(code: Keys, world: World, writer: Writer) -> World:
     """The world after a function took keys away, or changed values in place."""
     world = world.lost(code.drops, writer)
     if not code.may_drop.isdisjoint(world.facts):
@@ -83,7 +83,7 @@ def _handled(code: Keys, world: World, writer: Writer) -> World:
     return touched(world, (code,))
 
 
-def _changed(
+def _apply_change(
     change: StateChange, world: World, writer: Writer, labels: Mapping[str, frozenset[str]]
 ) -> World:
     """The world after keys were taken away or renamed; a renamed value keeps what is known."""

@@ -133,7 +133,7 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
     gone = world.gone.get(read.key)
     # who took it away is more to the point than that it is not there
     if gone is not None and not read.optional:
-        yield _gone(read, gone)
+        yield _report_removed(read, gone)
         return
     routed = read.how == "route"
     if world.opaque or (read.guarded if routed else read.optional):
@@ -165,7 +165,7 @@ def _inner_key(read: Read, keys: list[str]) -> str:
     return f"did you mean `{cased}`?" if cased else ""
 
 
-def _gone(read: Read, gone: Gone) -> Diagnostic:
+def _report_removed(read: Read, gone: Gone) -> Diagnostic:
     """A read of a key that was written and then removed."""
     if gone.by.kind == "gate":
         what = f"{_what(read)} is not kept while `{gone.by.name}` waits for its answer"
@@ -176,19 +176,19 @@ def _gone(read: Read, gone: Gone) -> Diagnostic:
     return report(
         "WEFT107",
         read.origin,
-        f"{_what(read)} was {how} by `{_typed(gone.by)}` before",
+        f"{_what(read)} was {how} by `{_spell_writer(gone.by)}` before",
         f"read {renamed}" if gone.to else "keep it, or write it again before this",
     )
 
 
-def _typed(writer: Writer) -> str:
+def _spell_writer(writer: Writer) -> str:
     """The writer as its author wrote it, with double quotes."""
     written = writer.written
     return (written if '"' in written else written.replace("'", '"')) or writer.name
 
 
 def _severity(read: Read, world: World) -> Severity | None:
-    """The severity: a key that another run may have stored is no error, unless misspelt."""
+    """The severity: a key that another run may have stored is not an error, unless misspelt."""
     # another session may have stored it
     if scope_of(read.key) in ("app", "user"):
         near = close(read.key, world.facts, cutoff=0.85)
@@ -215,8 +215,8 @@ def _beside(site: Site, read: Read) -> Diagnostic:
     return report(
         "WEFT111",
         read.origin,
-        f"{_reads(read)}, which a branch beside it writes: it may not be there yet",
-        "read it behind the branches: (a | b) >> c; `a | b >> c` is a | (b >> c)",
+        f"{_reads(read)}, which a parallel branch writes: it may not be there yet",
+        "read it after the branches: (a | b) >> c; `a | b >> c` is a | (b >> c)",
     )
 
 
@@ -262,8 +262,8 @@ def torn_read(record: WalkRecord) -> Iterator[Diagnostic]:
         yield report(
             "WEFT111",
             read.origin,
-            f"{_reads(read)}, which `{by.name}` takes away in a branch beside it: it may be gone",
-            "take it away behind the branches: (a | b) >> S.drop(...)",
+            f"{_reads(read)}, which `{by.name}` takes away in a parallel branch: it may be gone",
+            "take it away after the branches: (a | b) >> S.drop(...)",
         )
 
 
@@ -275,14 +275,14 @@ def parallel_writers(record: WalkRecord) -> Iterator[Diagnostic]:
             "WEFT110",
             writers[-1].origin,
             f"`{key}` is written in two branches at once, by {_named(writers)}",
-            "let each branch write a key of its own, and combine them behind",
+            "let each branch write a key of its own, and combine them afterwards",
         )
 
 
 def dead_key(record: WalkRecord) -> Iterator[Diagnostic]:
-    """Keys that are written, and that nothing behind reads."""
+    """Keys that are written, and that nothing after them reads."""
     final = {site.node.name for site in record.sites if site.last}
-    lost = _Lost(record)
+    lost = _LostOutputs(record)
     asked = {  # who asks whether a key is there may find it on the next turn
         read.key
         for site in record.sites
@@ -303,10 +303,10 @@ def dead_key(record: WalkRecord) -> Iterator[Diagnostic]:
         yield report(
             "WEFT112",
             writer.origin,
-            f"`{key}` is written by `{writer.name}`, and nothing behind it reads it"
+            f"`{key}` is written by `{writer.name}`, and nothing after it reads it"
             + (" before it is written again" if any(key == k for k, _ in record.used) else "")
             + ("; no other agent sees its words either" if wholly else ""),
-            f'read {{{key}}} behind it, or leave it out; allow=["WEFT112"] if the application'
+            f'read {{{key}}} after it, or leave it out; allow=["WEFT112"] if the application'
             " reads it"
             if wholly
             else "read it, or leave it out",
@@ -336,7 +336,7 @@ def _is_rewritten(fact: Fact | None) -> bool:
     return all(one.kind in steps or one.origin.name == "output_key" for one in fact.writers)
 
 
-class _Lost:
+class _LostOutputs:
     """Knows whether a key that nobody reads is all that its agent says.
 
     What a step takes away was looked at, and found of no use. An agent that acts has done its work.
@@ -386,7 +386,9 @@ class _Lost:
             if agent.sub_agents or acts(agent):
                 return False
         return (
-            bool(speakers) and key not in self._named and not close(key, self._missed, cutoff=0.6)
+            bool(speakers)
+            and key not in self._named
+            and not close(key, self._missing_keys, cutoff=0.6)
         )
 
     @cached_property
@@ -395,7 +397,7 @@ class _Lost:
         return {key for key, _, _ in lookalike_keys(self._record)}
 
     @cached_property
-    def _missed(self) -> list[str]:
+    def _missing_keys(self) -> list[str]:
         """The keys that are read and not there: one that is only misspelt is said there."""
         missed = (
             read.key
@@ -407,7 +409,7 @@ class _Lost:
 
 
 def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A map over what is no list, and a predicate that compares text with a number."""
+    """A map over what is not a list, and a predicate that compares text with a number."""
     for site in record.sites:
         for read in site.reads:
             fact = site.world.facts.get(read.key)
@@ -422,7 +424,7 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
                 yield report(
                     "WEFT109",
                     read.origin,
-                    f"`{site.node.items}` is no list: {who}",
+                    f"`{site.node.items}` is not a list: {who}",
                     f"give `{fact.writers[-1].name}` an output_schema that is a list, such as"
                     " list[str], or make one with a step",
                 )
@@ -498,13 +500,13 @@ def saved_names(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
 def saved_by(function: Callable[..., object]) -> Saved:
     """What one function saves; its source is read, nothing is run."""
     try:
-        return _saved(function)
+        return _find_saves(function)
     except TypeError:  # unhashable
         return Saved()
 
 
 @functools.lru_cache(maxsize=1024)
-def _saved(function: Callable[..., object]) -> Saved:
+def _find_saves(function: Callable[..., object]) -> Saved:
     called, _, _ = unwrap_function(function)
     source = definition(called)
     if source is None:
@@ -571,7 +573,7 @@ _LOOKUPS = frozenset(("lookup", "query", "retrieval", "retriever", "search"))
 
 
 def acts(agent: Agent) -> bool:
-    """Whether it may do something beside answering: a tool of it does more than look."""
+    """Whether it may do more than answer: a tool of it does more than look."""
     return bool(agent.tool_sources) or any(map(_may_act, agent.tools))
 
 
