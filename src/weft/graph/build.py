@@ -158,7 +158,7 @@ class _Builder(Visitor[Member]):
         return self._vertex(node, _BoxContent("tap", f"tap {node.name}", ("sees the whole state",)))
 
     def visit_expect(self, node: declare.Expect) -> Member:
-        title = _titled(node, f"expect {name_of(node.predicate)}")
+        title = _title_of(node, f"expect {name_of(node.predicate)}")
         return self._vertex(node, _BoxContent("expect", title, (f"else {node.message}",)))
 
     def visit_sequence(self, node: declare.Sequence) -> Member:
@@ -166,16 +166,16 @@ class _Builder(Visitor[Member]):
         return self._group(node, "sequence", title)
 
     def visit_parallel(self, node: declare.Parallel) -> Member:
-        return self._group(node, "parallel", _titled(node, "parallel"))
+        return self._group(node, "parallel", _title_of(node, "parallel"))
 
     def visit_race(self, node: declare.Race) -> Member:
-        return self._group(node, "race", _titled(node, "race"))
+        return self._group(node, "race", _title_of(node, "race"))
 
     def visit_fallback(self, node: declare.Fallback) -> Member:
-        return self._group(node, "fallback", _titled(node, "fallback"))
+        return self._group(node, "fallback", _title_of(node, "fallback"))
 
     def visit_timeout(self, node: declare.Timeout) -> Member:
-        return self._group(node, "timeout", _titled(node, f"timeout {node.seconds:g} s"))
+        return self._group(node, "timeout", _title_of(node, f"timeout {node.seconds:g} s"))
 
     def visit_loop(self, node: declare.Loop) -> Member:
         most = f"at most {node.max} times"
@@ -184,11 +184,11 @@ class _Builder(Visitor[Member]):
             words = f"until {name_of(node.until)}, {most}"
         elif node.while_ is not None:
             words = f"while {name_of(node.while_)}, {most}"
-        title = _titled(node, words)
+        title = _title_of(node, words)
         return self._group(node, "loop", title, head=_BoxContent("loop", title))
 
     def visit_map(self, node: declare.Map) -> Member:
-        title = _titled(node, f"map {node.items} into {node.into}")
+        title = _title_of(node, f"map {node.items} into {node.into}")
         writes = [
             (node.item, Origin("field", "item", node.name)),
             (node.into, Origin("field", "into", node.name)),
@@ -198,7 +198,7 @@ class _Builder(Visitor[Member]):
 
     def visit_route(self, node: declare.Route) -> Member:
         key = node.key if isinstance(node.key, str) else name_of(node.key)
-        title = _titled(node, f"route {key}".rstrip())
+        title = _title_of(node, f"route {key}".rstrip())
         cases = tuple(case.label for case in node.cases)
         labels = cases if node.default is None else (*cases, OTHERWISE)
         return self._group(
@@ -214,11 +214,11 @@ class _Builder(Visitor[Member]):
         *,
         head: _BoxContent | None = None,
     ) -> Group:
-        """A frame around the children of a node, behind its head if it has one."""
+        """A frame around the children of a node, after its head if it has one."""
         id = self._next()
         first_box = self._vertex(node, head) if head is not None else None
         members = tuple(map(self.visit, node.children))
-        return Group(id, kind, _clipped(title), first_box, members, labels)
+        return Group(id, kind, _clip_text(title), first_box, members, labels)
 
     def _vertex(self, node: Node, box: _BoxContent) -> Vertex:
         id = self._next()
@@ -235,7 +235,7 @@ class _Builder(Visitor[Member]):
             id,
             box.kind,
             node.name,
-            _clipped(box.title),
+            _clip_text(box.title),
             reads,
             writes,
             tuple(hears),
@@ -326,13 +326,13 @@ def _team(agent: Agent) -> list[tuple[Node, str]]:
     return [*tools, *((child, "transfer") for child in agent.sub_agents)]
 
 
-def _titled(node: declare.Flow, words: str) -> str:
-    """The words for a node, behind its name if it was given one."""
+def _title_of(node: declare.Flow, words: str) -> str:
+    """The words for a node, after its name if it was given one."""
     default = type(node).__name__.lower()
     return words if node.name == default else f"{node.name}: {words}"
 
 
-def _clipped(title: str) -> str:
+def _clip_text(title: str) -> str:
     return clip(preview(title), LONGEST)
 
 
@@ -422,7 +422,7 @@ def _writer(writer: Writer, key: str, reader: _Position, named: _Named) -> Verte
 
 
 def _nearest(reader: _Position, places: list[_Position]) -> Vertex | None:
-    """The one that comes last before the reader and not beside it; else the last of all."""
+    """The one that comes last before the reader and not parallel to it; else the last of all."""
     ordered = [place for place in places if not _apart(place, reader)] or places
     before = [place for place in ordered if place.turn < reader.turn]
     chosen = before or ordered
