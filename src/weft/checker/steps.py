@@ -107,9 +107,8 @@ def _apply_change(
         )
     for old, new in change.renames:
         if new not in renamed and old not in world.facts:
-            world = world.wrote(
-                new, writer
-            )  # whether the old one is there is said where it is read
+            # whether the old one is there is said where it is read
+            world = world.wrote(new, writer)
     return world
 
 

@@ -496,12 +496,8 @@ class _FunctionFields(DefaultVisitor[Iterable[tuple[str, object]]]):
         return ()
 
     def visit_step(self, node: Step) -> Iterable[tuple[str, object]]:
-        return [
-            (
-                "function",
-                node.change.asks or (() if node.change is not OWN_CODE else (node.function,)),
-            )
-        ]
+        own_code = node.change is OWN_CODE
+        return [("function", (node.function,) if own_code else node.change.asks)]
 
     def visit_loop(self, node: Loop) -> Iterable[tuple[str, object]]:
         return [("until", node.until), ("while_", node.while_)]

@@ -5,7 +5,7 @@ A step of `S` has one of these as its function. Checker, graph and command line 
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import msgspec
 
@@ -15,7 +15,7 @@ from weft.errors import RunError, describe_kind
 from weft.session.event import scope_of
 from weft.values import Json, JsonObject, leaf_fields
 
-State = Mapping[str, Any]
+State = Mapping[str, Json]
 
 
 class StateChange(msgspec.Struct, frozen=True):
@@ -93,12 +93,11 @@ class StateChange(msgspec.Struct, frozen=True):
         return re.sub(r"\W+", "_", "_".join((self.word, *parts))).strip("_")
 
     def __str__(self) -> str:
-        named = [getattr(self, field) for field in self.__struct_fields__[: self.placed]]
-        if named and isinstance(named[0], dict):
-            options = _spell_named(cast("dict[str, object]", named[0]))
-        else:
-            options = ", ".join(spell_options(self, self.placed))
-        return f"S.{self.word}({options})"
+        for field in self.__struct_fields__[:1]:
+            value: object = getattr(self, field)
+            if isinstance(value, dict):
+                return f"S.{self.word}({_spell_named(cast('dict[str, object]', value))})"
+        return f"S.{self.word}({', '.join(spell_options(self, self.placed))})"
 
     __repr__ = __str__
 
@@ -283,7 +282,7 @@ class Counter(StateChange, frozen=True):
     by: float = 1
 
     def _delta(self, state: State) -> JsonObject:
-        number: object = state.get(self.key)
+        number = state.get(self.key)
         if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
             raise RunError(
                 f"`{self.key}` is {describe_kind(number)}, not a number",
@@ -441,7 +440,7 @@ def _spell_named(values: Mapping[str, object]) -> str:
 
 def require_value(state: State, key: str, verb: str) -> Json:
     """The value of a key that must be there."""
-    value = cast("Json", state.get(key))
+    value = state.get(key)
     if value is None:
         known = ", ".join(sorted(state)) or "nothing"
         raise RunError(
