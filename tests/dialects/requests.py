@@ -22,6 +22,8 @@ _MARK: JsonObject = {"type": "ephemeral", "ttl": "5m"}
 
 def _claude(messages: list[Json] | None = None, **fields: Json) -> JsonObject:
     asked = _ASKED if messages is None else messages
+    if _CALLED in asked:  # the provider wants the tools that were called
+        fields = {"tools": [_WEATHER], **fields}
     return {"model": "claude-sonnet-4-5", "max_tokens": 4096, "messages": asked, **fields}
 
 

@@ -263,11 +263,15 @@ def test_a_blank_that_stands_alone_with_a_call_stays_behind() -> None:
 
 def test_thinking_of_a_server_that_signs_nothing_goes_back_to_it() -> None:
     content = [{**THINKING, "signature": ""}, text("So.")]
-    model = ScriptedModel([lift(NAME, body(*content))], name=MODEL, dialect=NAME)
-    agent = Agent("bot", model=model)
-    log = weft.run_sync(agent, "Hello").session
-    compiled = weft.compile(agent, session=log, message="Go on")
-    assert cast("list[JsonObject]", compiled.wire["messages"])[1]["content"] == content
+    for name, sent in (
+        ("glm-5", content),
+        (MODEL, content[1:]),
+    ):  # Claude signs, and takes no other
+        model = ScriptedModel([lift(NAME, body(*content))], name=name, dialect=NAME)
+        agent = Agent("bot", model=model)
+        log = weft.run_sync(agent, "Hello").session
+        compiled = weft.compile(agent, session=log, message="Go on")
+        assert cast("list[JsonObject]", compiled.wire["messages"])[1]["content"] == sent
 
 
 def test_a_dated_name_is_the_same_model() -> None:

@@ -22,6 +22,8 @@ from tests.models.wires import (
     found_in,
     inner,
     log,
+    lookup,
+    ping,
     turns_of,
 )
 from tests.support.strategies import logs
@@ -249,7 +251,6 @@ def test_a_result_names_the_tool_that_was_called() -> None:
         ("anthropic", "messages/3/content/0/type", ...),
         ("anthropic", "messages/1/content/1/input", "{}"),
         ("anthropic", "messages/1/content/1/id", "c 1"),
-        ("anthropic", "messages/1/content/+0", {"type": "thinking", "thinking": "hm"}),
         ("anthropic", "messages/2/content/0/tool_use_id", ""),
         ("openai-chat", "messages/0/content", ""),
         ("openai-chat", "messages/1/content", []),
@@ -277,6 +278,20 @@ def test_nothing_is_empty_or_misshapen(dialect: str, path: str, value: object) -
         check(dialect, asked(dialect, TALK), fault(path, value))
     turn = "/".join(path.split("/")[:2])
     assert caught.value.where.startswith(f"/{turn}")
+
+
+def test_thinking_that_claude_has_not_signed_is_not_its_own() -> None:
+    unsigned = fault("messages/1/content/+0", {"type": "thinking", "thinking": "hm"})
+    for name in ("claude-sonnet-4-6", "glm-5"):
+        model = ScriptedModel([], dialect="anthropic", name=name)
+        agent = Agent("bot", model=model, tools=[lookup, ping])
+        compiled = weft.compile(agent, session=Session("s", events=TALK))
+        if name == "glm-5":  # a server that imitates the provider signs nothing
+            check("anthropic", compiled, unsigned)
+            continue
+        with pytest.raises(IllegalRequest, match="no signature") as caught:
+            check("anthropic", compiled, unsigned)
+        assert caught.value.where.startswith("/messages/1")
 
 
 @pytest.mark.parametrize(
@@ -428,7 +443,8 @@ def test_the_laws_of_the_prompt_are_held_on_items_added_to_a_known_one() -> None
 
 def requests(dialect: str, events: list[Event], **more: Any) -> list[weft.Compiled]:
     """The requests of a growing session, which share their turns as a run's do."""
-    agent = Agent("bot", model=ScriptedModel([], dialect=dialect), **more)
+    # with its tools: a provider that wants them declared would get other tools after a call
+    agent = Agent("bot", model=ScriptedModel([], dialect=dialect), tools=[lookup, ping], **more)
     session = Session("s")
     made: list[weft.Compiled] = []
     for event in events:

@@ -175,7 +175,10 @@ class Map(ByFields, Composable):
         describe_again(self)
         if not isinstance(cast("object", self.items), str) or not self.items.strip():
             raise wrong(
-                self.name, "items", f"{self.items!r} is not a state key", 'write items="results"'
+                self.name,
+                "items",
+                f"{shorten(repr(self.items), 60)} is not a state key",
+                'write items="results"',
             )
         for option, key in (("into", self.into), ("item", self.item)):
             check_key(self.name, option, key)

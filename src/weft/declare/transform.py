@@ -228,7 +228,9 @@ def _keys(verb: str, keys: object, *, least: int = 1) -> tuple[str, ...]:
         raise _wrong(verb, f"{listed!r} is a list", f"write S.{verb}({words})")
     for key in names:
         if not isinstance(key, str) or not key:
-            raise _wrong(verb, f"{spell(key)} is not a key", "a key is a text that is not empty")
+            raise _wrong(
+                verb, f"{spell(key)} is not a state key", "a key is a text that is not empty"
+            )
     return cast("tuple[str, ...]", names)
 
 

@@ -216,7 +216,7 @@ def find(value: Json, place: str) -> Iterator[Found]:
 
 _SKIPPED = frozenset(
     ("tools", "functions", "toolConfig", "tool_config", "response_format", "input_schema",
-     "parameters", "metadata", "toolUseResult", "resultDisplay")
+     "parameters", "metadata", "toolUseResult", "resultDisplay", "partMetadata", "part_metadata")
 )  # fmt: skip
 """Fields that declare something, or show it a second time: nothing in them was said."""
 

@@ -125,7 +125,7 @@ def _labels_in(value: Json, copies: "Copies") -> Iterator[tuple[str, ...]]:
         for key, each in value.items():
             yield from _labels_in(key, copies)
             yield from _labels_in(each, copies)
-    elif isinstance(value, list):
+    elif value is not None and not isinstance(value, bool | int | float):  # a tuple, too
         for each in value:
             yield from _labels_in(each, copies)
     elif value is not None and not isinstance(value, bool):

@@ -47,7 +47,7 @@ def scratchpad(
     """A tool with which a model takes notes under a state key; `C.notes(key)` shows them."""
     if not isinstance(cast("object", key), str) or not key.strip():
         raise DeclarationError(
-            f"{key!r} is no state key", where="scratchpad", hint='write scratchpad("notes")'
+            f"{key!r} is not a state key", where="scratchpad", hint='write scratchpad("notes")'
         )
     check_choice("scratchpad", "strategy", strategy, Strategy)
 

@@ -391,8 +391,8 @@ def _hidden(python: Interpreter, options: CPythonTool, readable: Sequence[str]) 
     bound = [one for one in readable if not os.path.islink(one)]
     for folder in dict.fromkeys([*python.packages, *map(os.path.realpath, python.packages)]):
         within = any(folder.startswith(f"{one}/") for one in bound)
-        shown = os.path.isdir(folder) and not os.path.islink(folder)
-        if within and shown and os.path.realpath(folder) not in wanted:
+        is_folder = os.path.isdir(folder) and not os.path.islink(folder)
+        if within and is_folder and os.path.realpath(folder) not in wanted:
             yield folder
 
 

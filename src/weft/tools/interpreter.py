@@ -101,7 +101,7 @@ async def run_in_steps(
     functions = functions_for(own, steps.tools) if own is not None else {}
     program = _CodeRun(code, limits, functions, files, steps.begun)
     step = program.restore(steps.restore()) or await program.start()
-    while isinstance(step, _Step):
+    while isinstance(step, _Progress):
         answers = await steps.answer(step.calls, program.snapshot)
         step = await program.go_on(step, answers)
     await steps.end()
@@ -112,7 +112,7 @@ _LARGEST_STATE = 2_000_000
 """Bytes of a step from which on it is not even compressed."""
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _Progress(msgspec.Struct, frozen=True):
     """Where code stopped to make calls: the interpreter, and what stands beside it."""
 
     version: str
@@ -139,10 +139,10 @@ class _Step(msgspec.Struct, frozen=True):
         return zlib.compress(msgspec.msgpack.encode(self))
 
     @staticmethod
-    def decode(data: bytes) -> "_Step | None":
+    def decode(data: bytes) -> "_Progress | None":
         """A step from the log; None where this version cannot go on from it."""
         try:
-            step = msgspec.msgpack.decode(zlib.decompress(data), type=_Step)
+            step = msgspec.msgpack.decode(zlib.decompress(data), type=_Progress)
         except (zlib.error, msgspec.MsgspecError):
             return None
         return step if step.version == __version__ else None
@@ -179,7 +179,7 @@ class _CodeRun:
         """Whether functions are awaited; found in a thread, as code may be long."""
         return _has_await(self._code)
 
-    async def start(self) -> "_Step | Execution":
+    async def start(self) -> "_Progress | Execution":
         """Run the code from its beginning, until it calls something or ends."""
         return await self._turn(
             lambda session: session.feed_start(
@@ -187,10 +187,10 @@ class _CodeRun:
             )
         )
 
-    def restore(self, snapshots: Iterable[bytes]) -> "_Step | None":
+    def restore(self, snapshots: Iterable[bytes]) -> "_Progress | None":
         """The first of the steps that this version can go on from."""
         for snapshot in snapshots:
-            step = _Step.decode(snapshot)
+            step = _Progress.decode(snapshot)
             if step is not None:
                 self.snapshot = snapshot
                 self._calls_made = step.calls_made
@@ -201,7 +201,9 @@ class _CodeRun:
                 return step
         return None
 
-    async def go_on(self, step: _Step, answers: Sequence[CodeAnswer]) -> "_Step | Execution":
+    async def go_on(
+        self, step: _Progress, answers: Sequence[CodeAnswer]
+    ) -> "_Progress | Execution":
         """Go on from a step with what its calls came to."""
         results = [_as_value(answer) for answer in answers]
 
@@ -215,7 +217,7 @@ class _CodeRun:
 
         return await self._turn(begin)
 
-    async def _turn(self, begin: Begin) -> "_Step | Execution":
+    async def _turn(self, begin: Begin) -> "_Progress | Execution":
         """Run the interpreter in a thread. A run that is cancelled kills its process."""
         loop = asyncio.get_running_loop()
         working = loop.run_in_executor(_interpreters().threads, self._advance, begin)
@@ -228,7 +230,7 @@ class _CodeRun:
                     await asyncio.wait_for(asyncio.shield(working), 0.1)
             raise
 
-    def _advance(self, begin: Begin) -> "_Step | Execution":
+    def _advance(self, begin: Begin) -> "_Progress | Execution":
         limits = self._limits
         session = _interpreters().pool.checkout(
             limits={
@@ -252,7 +254,7 @@ class _CodeRun:
             finally:
                 self._process = None
 
-    def _drive(self, snapshot: SyncSnapshot) -> "_Step | Execution":
+    def _drive(self, snapshot: SyncSnapshot) -> "_Progress | Execution":
         """Answer what the interpreter asks for, until it calls tools or ends."""
         begun = self._begun_calls
         while not isinstance(snapshot, MontyComplete):
@@ -308,7 +310,7 @@ class _CodeRun:
         snapshot: FunctionSnapshot | FutureSnapshot,
         calls: list[CodeCall],
         ids: list[int] | None,
-    ) -> "_Step | Execution":
+    ) -> "_Progress | Execution":
         """The step that ends here, with all that the code goes on from."""
         try:
             state = snapshot.dump()
@@ -319,7 +321,7 @@ class _CodeRun:
                 " call it"
             )
         printed = self._printed
-        step = _Step(
+        step = _Progress(
             __version__,
             state,
             calls,
