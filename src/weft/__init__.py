@@ -235,7 +235,7 @@ if not TYPE_CHECKING:  # or else a type checker would take any name
         if home == "weft.declare":
             from weft.declare.compose import draw_with
 
-            draw_with(_drawn)
+            draw_with(_draw_svg)
         return value
 
 
@@ -276,7 +276,7 @@ def _unknown(name: str, *, is_imported: bool) -> Exception:
     return UnknownName(f"module 'weft' has no attribute {name!r}", hint=hint)
 
 
-def _drawn(node: "Node") -> str:
+def _draw_svg(node: "Node") -> str:
     """What a notebook shows of an agent or a flow."""
     from weft.graph import graph_of, to_svg
 

@@ -80,7 +80,7 @@ class PartProvenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=Tru
     fields: JsonObject | None = msgspec.field(default=None, name="kept")
     """Fields of the provider's own form of the part that no field of a part has a name for."""
     malformed: str | None = None
-    """What a model wrote as a call's arguments, where that is no JSON object."""
+    """What a model wrote as a call's arguments, where that is not a JSON object."""
     untrusted: Json | None = None
     """Set when the log was read from outside: the notes that do not count."""
 
@@ -99,7 +99,7 @@ class FunctionCall(Value, frozen=True):
 
 
 class FunctionResponse(Value, frozen=True):
-    """What a tool call returned; `parts` carries media beside the JSON."""
+    """What a tool call returned; `parts` carries media in addition to the JSON."""
 
     name: str | None = None
     response: JsonObject | None = None
@@ -118,7 +118,7 @@ class Blob(Value, frozen=True):
 
 
 class FileData(Value, frozen=True):
-    """Media behind an address."""
+    """Media at an address."""
 
     file_uri: str | None = None
     mime_type: str | None = None
@@ -249,14 +249,14 @@ class Part(Value, frozen=True):
 
     @staticmethod
     def from_url(url: str, mime_type: str | None = None) -> "Part":
-        """Media behind an address, which the provider fetches; what is in a data URL is sent.
+        """Media at an address, which the provider fetches; what is in a data URL is sent.
 
         Without a type, the end of the address tells it.
         """
         where = "Part.from_url"
         if not isinstance(cast("object", url), str) or ":" not in url:
             raise SessionError(
-                f"{url!r} is no address",
+                f"{url!r} is not an address",
                 where=where,
                 hint='pass "https://...", or Part.from_path(...) for a file',
             )
@@ -281,7 +281,7 @@ class Part(Value, frozen=True):
 
 def _require_type_name(mime_type: object, where: str) -> None:
     if mime_type is not None and (not isinstance(mime_type, str) or "/" not in mime_type):
-        raise SessionError(f"{mime_type!r} is no type of media", where=where, hint=HINT)
+        raise SessionError(f"{mime_type!r} is not a type of media", where=where, hint=HINT)
 
 
 @declared("Content(parts=(...))", change=_COPY)
@@ -328,7 +328,7 @@ def media_part(mime_type: str, data: bytes | str) -> Part:
 
 
 def file_part(uri: str, mime_type: str) -> Part:
-    """Media behind an address."""
+    """Media at an address."""
     return Part(file_data=FileData(file_uri=uri, mime_type=mime_type))
 
 
@@ -373,7 +373,7 @@ def _is_path(value: object) -> "TypeGuard[Path]":
 
 
 def _no_message(value: object, where: str, *, part: bool = False) -> SessionError:
-    """The error for what is no message, or no part of one; it says what to type instead."""
+    """The error for what is not a message, or not part of one; it says what to type instead."""
     what = describe_kind(value)
     hint = "pass text, weft.Part values or a Path" if part else _MESSAGE_HINT
     if isinstance(value, bytes | bytearray | memoryview):
@@ -448,7 +448,7 @@ def require_content(content: Content, *, where: str) -> Content:
         )
     if not isinstance(cast("object", content.parts), tuple | list | None):
         raise SessionError(
-            f"{describe_kind(content.parts)} is no list of parts",
+            f"{describe_kind(content.parts)} is not a list of parts",
             where=f"{where}.parts",
             hint="pass a tuple of weft.Part values: Content(parts=(Part(text=...),))",
         )
@@ -680,7 +680,7 @@ def _require_part(raw: JsonObject, *, where: str) -> None:
         raise SessionError(
             f"this is not a part: {error}",
             where=where,
-            hint="media beside a result is {inlineData} or {fileData}",
+            hint="media with a result is {inlineData} or {fileData}",
         ) from None
 
 

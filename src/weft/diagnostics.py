@@ -100,11 +100,11 @@ def safe(text: str) -> str:
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(
-        char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text
+        char if char.isprintable() or char in "\n\t" else _escape_text(char) for char in text
     )
 
 
-def _escaped(char: str) -> str:
+def _escape_text(char: str) -> str:
     if unicodedata.category(char) in ("Zs", "Zl", "Zp"):
         return " "
     code = ord(char)

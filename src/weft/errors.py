@@ -13,7 +13,7 @@
     ├── SessionError          a session or an event that cannot be read
     │   ├── RequestTaken      a request_id that came with another message before
     │   ├── LostContent       a recording of which something would be lost
-    │   └── RunUnfinished     a message behind a run that was cut off, under unfinished="reject"
+    │   └── RunUnfinished     a message after a run that was cut off, under unfinished="reject"
     ├── StoreError            a store that cannot be opened, read or written
     │   ├── Conflict          a write from a session value that the store has moved past
     │   │   └── LeaseLost     a write of a run that another one has taken the session from
@@ -121,7 +121,7 @@ class LostContent(SessionError):
 
 
 class RunUnfinished(SessionError):
-    """A message behind a run that was cut off, under `unfinished="reject"`."""
+    """A message after a run that was cut off, under `unfinished="reject"`."""
 
     def __init__(
         self, message: str, *, where: str = "", hint: str = "", invocation_id: str = ""

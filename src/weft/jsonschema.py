@@ -206,7 +206,7 @@ def tidy(schema: JsonObject, *, name: str = "") -> JsonObject:
         if isinstance(ref, str) and ref in once and node.keys() <= ANNOTATIONS | {"$ref"}:
             own: JsonObject = {key: value for key, value in node.items() if key != "$ref"}
             return inline({**named[ref], **own})
-        # a reference with rules beside it stays one, so its part must stay too
+        # a reference with rules next to it stays one, so its part must stay too
         once.discard(str(ref))
         return map_children(node, inline)
 
@@ -394,12 +394,12 @@ def shorten(text: str, limit: int) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(schema: str) -> "jsonschema_rs.Validator":
+def _compile_schema(schema: str) -> "jsonschema_rs.Validator":
     import jsonschema_rs
 
     return jsonschema_rs.validator_for(schema, offline=True)
 
 
 def validator(schema: JsonObject) -> "jsonschema_rs.Validator":
-    """A validator that never touches the network; ValueError if this is no JSON Schema."""
-    return _compiled(compact(schema))
+    """A validator that never touches the network; ValueError if this is not a JSON Schema."""
+    return _compile_schema(compact(schema))

@@ -213,6 +213,6 @@ def loaded_media(address: str, data: str) -> LoadedMedia:
 
 
 def data_at(address: str) -> str | None:
-    """The base64 data behind an address, where it is at hand."""
+    """The base64 data of an address, where it is at hand."""
     media = _loaded.get(address)
     return media.data if media is not None else None

@@ -198,7 +198,7 @@ def wrong_call(
                 where=_owner(label, args, kwargs),
                 hint=_option(unknown, options, words, right),
             )
-        return CallError(_counted(str(reason)), where=label, hint=right)
+        return CallError(_explain_count(str(reason)), where=label, hint=right)
     return None
 
 
@@ -219,7 +219,7 @@ def _owner(label: str, args: Sequence[object], kwargs: Mapping[str, object]) -> 
     return f"{label} {name}" if isinstance(name, str) and name else label
 
 
-def _counted(reason: str) -> str:
+def _explain_count(reason: str) -> str:
     """Python's words for an argument too many or too few, as a sentence of ours."""
     missing = reason.removeprefix("missing a required argument: ")
     if missing != reason:

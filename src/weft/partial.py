@@ -53,7 +53,7 @@ class PartialValue:
                 return NOTHING
             tp, value, depth = self._tp, prefix.value, prefix.depth
             if isinstance(value, dict) and set(value) == {"result"} and not _has_result(tp):
-                # an answer that is no object is sent in one
+                # an answer that is not an object is sent in one
                 value, depth = value["result"], max(0, depth - 1)
             return self._grow(tp, value, depth, prefix.in_text, ())
         except (RecursionError, TypeError):  # it nests too deep; a set of what cannot be in one
@@ -194,7 +194,7 @@ class JsonPrefix(NamedTuple):
 _STRING = re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL)
 _SCALAR = re.compile(r'[^\s,:"\[\]{}]+')
 _SPACE = re.compile(r"\s*")
-# also the first half of a surrogate pair, which is no text before its second half comes
+# also the first half of a surrogate pair, which is not text before its second half comes
 _CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2})?\Z")
 
 
@@ -373,7 +373,7 @@ def _is_any(tp: object) -> bool:
 def _whole(tp: object, value: Json) -> object:
     """A value that is complete, as its type; NOTHING if it does not fit."""
     try:
-        if isinstance(tp, _Validated):
+        if isinstance(tp, _ValidatedValue):
             return tp.convert(value)
         if isinstance(tp, Mapping):
             fits = next(validator(cast("JsonObject", tp)).iter_errors(value), None) is None
@@ -383,7 +383,7 @@ def _whole(tp: object, value: Json) -> object:
         return NOTHING
 
 
-class _Validated(NamedTuple):
+class _ValidatedValue(NamedTuple):
     """A field of a pydantic model that has validators of its own."""
 
     model: "type[pydantic.BaseModel]"
@@ -452,7 +452,7 @@ def _model_members(model: "type[pydantic.BaseModel]") -> tuple[_Member, ...] | N
         if field.metadata:
             tp = Annotated[(tp, *field.metadata)]
         if checked & {name, "*"} and alone:
-            tp = _Validated(model, name, tp)
+            tp = _ValidatedValue(model, name, tp)
         members.append(_Member(name, alias or name, tp, _model_default(field)))
     return tuple(members)
 
@@ -514,7 +514,7 @@ def _item_types(kind: type[object], args: tuple[object, ...]) -> Callable[[str |
 
 def _property(rules: JsonObject, key: str | int) -> object:
     """The schema of a property."""
-    rules = _resolved(rules, rules)
+    rules = _resolve_reference(rules, rules)
     properties = rules.get("properties")
     each = properties.get(cast("str", key)) if isinstance(properties, dict) else None
     if each is None:
@@ -524,19 +524,19 @@ def _property(rules: JsonObject, key: str | int) -> object:
 
 def _item(rules: JsonObject) -> object:
     """The schema of the items of a list."""
-    return _within(_resolved(rules, rules).get("items", {}), rules)
+    return _within(_resolve_reference(rules, rules).get("items", {}), rules)
 
 
 def _within(each: Json, rules: JsonObject) -> object:
     """A schema inside another, with the definitions it may refer to."""
     if not isinstance(each, dict):
         return {}
-    resolved = _resolved(each, rules)
+    resolved = _resolve_reference(each, rules)
     definitions = rules.get("$defs")
     return {**resolved, "$defs": definitions} if definitions is not None else resolved
 
 
-def _resolved(each: JsonObject, rules: JsonObject) -> JsonObject:
+def _resolve_reference(each: JsonObject, rules: JsonObject) -> JsonObject:
     """The schema that a reference names."""
     reference = each.get("$ref")
     definitions = rules.get("$defs")

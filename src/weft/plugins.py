@@ -35,7 +35,7 @@ class GlobalInstruction(Plugin):
     def __init__(self, text: str) -> None:
         if not isinstance(cast("object", text), str) or not text.strip():
             raise DeclarationError(
-                f"{text!r} is no text",
+                f"{text!r} is not a text",
                 where="GlobalInstruction",
                 hint='write GlobalInstruction("Answer in {language}.")',
             )
@@ -79,7 +79,7 @@ class Logging(Plugin):
         """A line for the run and what was said to it."""
         self._begin(ctx, "run")
         message = ctx.user_content
-        words = self._quoted(message.text) if message is not None else ""
+        words = self._quote_text(message.text) if message is not None else ""
         self._write(f"run {_short(ctx.invocation_id)} of {ctx.session.id} begins{words}")
 
     def after_run(self, ctx: CallbackContext, outcome: RunOutcome) -> None:
@@ -111,7 +111,7 @@ class Logging(Plugin):
             return  # `on_model_error` had a line for it
         parts = (response.content.parts or ()) if response.content is not None else ()
         calls = [part.function_call.name or "?" for part in parts if part.function_call is not None]
-        what = f" calls {', '.join(calls)}" if calls else f" says{self._quoted(response.text)}"
+        what = f" calls {', '.join(calls)}" if calls else f" says{self._quote_text(response.text)}"
         usage = response.usage
         tokens = ""
         if usage is not None:
@@ -155,7 +155,7 @@ class Logging(Plugin):
         begun = self._begun.pop((ctx.invocation_id, ctx.agent_name, ctx.branch, *key), None)
         return f", {time.monotonic() - begun:.1f} s" if begun is not None else ""
 
-    def _quoted(self, text: str) -> str:
+    def _quote_text(self, text: str) -> str:
         return f': "{shorten(" ".join(text.split()), self._texts)}"' if self._texts else ""
 
     def _write(self, line: str, *, level: int | None = None) -> None:
@@ -248,7 +248,7 @@ _GUIDANCE = (
 
 
 class ReflectAndRetry(Plugin):
-    """Lets a model think about a tool's error and try again, so many times; then the run stops.
+    """Lets a model think about a tool's error and try again, a number of times; then the run stops.
 
     The model gets the error with guidance as the result of its call. How often a tool failed in
     this invocation, since it last worked, is read from the log: a run that is resumed goes on

@@ -180,7 +180,7 @@ def validate_arguments(signature: Signature | Function, args: JsonObject) -> dic
         problems.append(f"`{name}` is unknown" + (f", did you mean `{near[0]}`?" if near else ""))
     if problems:
         listed = [
-            _described(one.name, one.schema, required=one.required) for one in signature.params
+            _describe_field(one.name, one.schema, required=one.required) for one in signature.params
         ]
         _refuse(problems, where=signature.name, hint=f"arguments: {', '.join(listed) or 'none'}")
     return result
@@ -192,13 +192,13 @@ def validate_declared(parameters: JsonObject, args: JsonObject, *, where: str) -
     checked = without_nulls(parameters, args)
     problems = [_problem(error) for error in validator(parameters).iter_errors(checked)]
     if not isinstance(checked, dict):
-        problems = ["the arguments are no object"]
+        problems = ["the arguments are not an object"]
     if problems:
         required = parameters.get("required")
         needed = required if isinstance(required, list) else []
         properties = parameters.get("properties")
         listed = [
-            _described(name, one if isinstance(one, dict) else {}, required=name in needed)
+            _describe_field(name, one if isinstance(one, dict) else {}, required=name in needed)
             for name, one in (properties.items() if isinstance(properties, dict) else ())
         ]
         _refuse(problems, where=where, hint=f"arguments: {', '.join(listed) or 'none'}")
@@ -216,7 +216,7 @@ def _problem(error: "ValidationError") -> str:
     return f"`{path_of(place)}`: {error.message}"
 
 
-def _described(name: str, declared: JsonObject, *, required: bool) -> str:
+def _describe_field(name: str, declared: JsonObject, *, required: bool) -> str:
     return f"{name} ({expected(declared)}{', required' if required else ''})"
 
 
@@ -255,7 +255,7 @@ def _refuse(problems: list[str], *, where: str, hint: str = "") -> NoReturn:
 
 
 def _unwrap(function: Function) -> tuple[Function, Function, frozenset[str]]:
-    """What is called behind partials, the def behind that, and the names already bound."""
+    """What partials call, the def of that, and the names already bound."""
     bound: set[str] = set()
     while isinstance(function, functools.partial):
         bound |= set(function.keywords)

@@ -70,7 +70,7 @@ def generate(tp: object, where: str) -> JsonObject:
         )
     try:
         if _uses_pydantic(tp):
-            return _undiscriminated(plain(_adapter(tp).json_schema(), where=where))
+            return _drop_discriminators(plain(_adapter(tp).json_schema(), where=where))
         return plain(_msgspec_schema(tp), where=where)
     except DeclarationError:
         raise
@@ -112,7 +112,7 @@ def _msgspec_schema(tp: object) -> JsonObject:
     if anything:
         root = _with_anything(root)
     orders = {_key(values): values for each in _types(tp) if (values := _choices(each))}
-    return _ordered(root, orders) if orders else root
+    return _order_choices(root, orders) if orders else root
 
 
 def _choices(tp: object) -> list[Json]:
@@ -129,18 +129,18 @@ def _key(values: Sequence[Json]) -> frozenset[str]:
     return frozenset(map(repr, values))
 
 
-def _ordered(node: JsonObject, orders: Mapping[frozenset[str], list[Json]]) -> JsonObject:
+def _order_choices(node: JsonObject, orders: Mapping[frozenset[str], list[Json]]) -> JsonObject:
     """The schema with its choices in the order of the source; msgspec sorts them."""
-    node = map_children(node, lambda child, _: _ordered(child, orders))
+    node = map_children(node, lambda child, _: _order_choices(child, orders))
     choices = node.get("enum")
     if isinstance(choices, list) and (declared := orders.get(_key(choices))):
         node["enum"] = list(declared)
     return node
 
 
-def _undiscriminated(node: JsonObject, _: tuple[str, ...] = ()) -> JsonObject:
+def _drop_discriminators(node: JsonObject, _: tuple[str, ...] = ()) -> JsonObject:
     """Without the OpenAPI keyword, which JSON Schema does not have and models do not need."""
-    node = map_children(node, _undiscriminated)
+    node = map_children(node, _drop_discriminators)
     node.pop("discriminator", None)
     return node
 
@@ -223,7 +223,7 @@ def _types(tp: object) -> Iterator[object]:
     queue, seen = [tp], set[int]()
     while queue:
         each = queue.pop()
-        # values of a Literal and the parameters of a Callable are no types
+        # values of a Literal and the parameters of a Callable are not types
         if id(each) in seen or isinstance(each, (str, list)):
             continue
         seen.add(id(each))
@@ -264,7 +264,7 @@ def convert(tp: object, value: Json) -> object:
 
 
 _SIGNALLING = late_pattern(r"\s*[+-]?s?nan[0-9_]*\s*", re.IGNORECASE)
-"""What is no number to a Decimal alone."""
+"""What only a Decimal does not take for a number."""
 
 
 def _spells_no_number(value: object) -> bool:

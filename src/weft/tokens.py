@@ -307,7 +307,7 @@ def _vocabulary(model: str) -> tuple[str, str, bool]:
 def _claude_version(model: str) -> tuple[int, int]:
     """The generation of a Claude model; the newest when its name does not say."""
     lowered = model.lower()
-    # two digits at most: a date behind the name is no version
+    # two digits at most: a date after the name is not a version
     match = re.search(r"claude-(?:[a-z]+-)?v?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", lowered)
     return (int(match[1]), int(match[2] or 0)) if match else (99, 0)
 

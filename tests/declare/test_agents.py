@@ -150,11 +150,11 @@ REFUSED: dict[str, tuple[Mapping[str, object], str, str]] = {
     "output_key": ({"output_key": ""}, "bot.output_key", "'' is not a state key"),
     "output_schema": ({"output_schema": {"type": "strnig"}}, "bot.output_schema", "strnig"),
     "input_schema": ({"input_schema": object()}, "bot.input_schema", "has no JSON Schema"),
-    "context": ({"context": "none"}, "bot.context", "'none' is no policy"),
+    "context": ({"context": "none"}, "bot.context", "'none' is not a policy"),
     "both views": (
         {"context": "x", "include_contents": "none"},
         "bot.context",
-        "'x' is no policy",
+        "'x' is not a policy",
     ),
     "two views": (
         {"context": C.nothing(), "include_contents": "none"},
@@ -169,7 +169,7 @@ REFUSED: dict[str, tuple[Mapping[str, object], str, str]] = {
     "compressor": (
         {"context_compressor": 4096},
         "bot.context_compressor",
-        "4096 is no TokenBudget",
+        "4096 is not a TokenBudget",
     ),
     "compressor option": (
         {"context_compressor": {"token_budget": 9, "keep": 1}},
@@ -209,7 +209,7 @@ REFUSED: dict[str, tuple[Mapping[str, object], str, str]] = {
         "bot.on_provider_error",
         "on_provider_error='stop' is not one of 'log', 'raise'",
     ),
-    "allow": ({"allow": 101}, "bot.allow", "101 is no list of codes"),
+    "allow": ({"allow": 101}, "bot.allow", "101 is not a list of codes"),
     "allow code": ({"allow": ["WEFT010"]}, "bot.allow", "'WEFT010' is not a diagnostic code"),
     "callback": ({"before_model": "print"}, "bot.before_model", "'print' cannot be called"),
     "callbacks": ({"after_tool": [tool_callback, 3]}, "bot.after_tool", "3 cannot be called"),
@@ -832,7 +832,7 @@ def test_a_declared_schema_stays_as_it_was_written() -> None:
 
 
 def test_a_function_is_no_schema() -> None:
-    with pytest.raises(DeclarationError, match="is no type"):
+    with pytest.raises(DeclarationError, match="is not a type"):
         Agent("bot", output_schema=get_weather)
 
 

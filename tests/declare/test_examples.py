@@ -77,14 +77,14 @@ def test_every_provider_would_take_them(dialect: str) -> None:
     ("examples", "words"),
     [
         ("text", "is not a list"),
-        (["text"], "is no example"),
-        ([("only",)], "is no example"),
+        (["text"], "is not an example"),
+        ([("only",)], "is not an example"),
         ([("", "a")], "says nothing"),
         ([("q", 3)], "not text"),
         ([("q", ("nope", {}, 1), "a")], "no tool of the agent"),
         ([("q", ("rate", {"currency": 3}, 1), "a")], "do not fit its parameters"),
         ([("q", ("rate", {}, 1), "a")], "do not fit its parameters"),
-        ([{"input": "q", "output": "a"}], "`input` is no part of an example"),
+        ([{"input": "q", "output": "a"}], "`input` is not part of an example"),
         ([{"user": "q"}], "has `user` and `answer`"),
     ],
 )

@@ -360,7 +360,7 @@ ILL_OPERANDS: dict[str, tuple[Callable[[], object], str, str, str]] = {
         "the schema stands on the left of @",
         "write agent @ Schema",
     ),
-    "no schema": (lambda: a @ None, "a.output_schema", "None is no schema", "agent @ Schema"),
+    "no schema": (lambda: a @ None, "a.output_schema", "None is not a schema", "agent @ Schema"),
     "no type": (lambda: a @ object(), "a.output_schema", "has no JSON Schema", "use str"),
 }
 

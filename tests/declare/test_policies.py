@@ -268,8 +268,8 @@ def test_a_predicate_that_raises_is_an_error_that_names_it() -> None:
         (lambda: C.default() | C.default(), "unite two policies with +"),
         (lambda: C.default().budget(100).compact(), "a budget is the last word"),
         (lambda: C.default().budget(100) + C.user(), "covers the whole request"),
-        (lambda: C.default() | 3, "is no transform"),
-        (lambda: C.default() + 3, "is no policy"),
+        (lambda: C.default() | 3, "is not a transform"),
+        (lambda: C.default() + 3, "is not a policy"),
         (lambda: C.default().priority(5), "none of 1, 2, 3, 4"),
         (lambda: C.default().truncate(0), "tokens=0"),
         (lambda: C.default().budget(100, overflow="degrad"), "did you mean 'degrade'"),
@@ -283,13 +283,13 @@ def test_a_predicate_that_raises_is_an_error_that_names_it() -> None:
         (lambda: C.state(), "list of state keys"),
         (lambda: C.relevant(query="a", from_state="b"), "keep one of them"),
         (lambda: C.when(3, C.user()), "cannot be called"),
-        (lambda: C.when(lambda state: True, C.compact()), "is no policy"),
+        (lambda: C.when(lambda state: True, C.compact()), "is not a policy"),
         (lambda: C.default().compact(to=900), "saves nothing"),
         (lambda: C.default().note(""), "not a state key"),
         (lambda: C.default().label("secret"), "is on nothing"),
         (lambda: Agent("x").sees(C.compact()), r"write C.default\(\).compact\(\)"),
-        (lambda: Agent("x").sees(3), "is no policy"),
-        (lambda: weft.RunConfig(context=3), "is no policy"),  # type: ignore[arg-type]
+        (lambda: Agent("x").sees(3), "is not a policy"),
+        (lambda: weft.RunConfig(context=3), "is not a policy"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_ill_typed_is_refused_where_it_is_written(wrong: object, words: str) -> None:

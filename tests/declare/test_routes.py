@@ -308,7 +308,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
         'Route("k").eq',
         'Route("x") leads nowhere',
     ),
-    "none": (lambda: Route("k").eq(None, a), 'Route("k").eq', "None is no value"),
+    "none": (lambda: Route("k").eq(None, a), 'Route("k").eq', "None is not a value"),
     "object": (
         lambda: Route("k").ne(object(), a),  # type: ignore[arg-type]
         'Route("k").ne',

@@ -7,7 +7,9 @@ import pytest
 
 import weft
 from weft import Agent, C, RunConfig, Runner, S
+from weft.checker.walk import may_fail
 from weft.declare import Node, Sequence
+from weft.declare.changes import GroupBy
 from weft.errors import DeclarationError
 from weft.session.event import apply_delta
 from weft.testing import ScriptedModel
@@ -126,8 +128,8 @@ def test_what_cannot_be_done_ends_the_run_with_words(
         (lambda: S.set(a=object()), "is not a JSON value"),
         (lambda: S.merge("a"), "too many or too few"),
         (lambda: S.transform("a", lambda: 1), "pass a function of one value"),
-        (lambda: S.when(lambda state: True, Agent("x")), "is no change"),
-        (lambda: S.counter("a", by="x"), "is no number"),
+        (lambda: S.when(lambda state: True, Agent("x")), "is not a change"),
+        (lambda: S.counter("a", by="x"), "is not a number"),
         (lambda: S.flatten("a", unto="b"), "did you mean `into`"),
     ],
 )
@@ -141,6 +143,21 @@ def test_what_cannot_be_right_is_refused_where_it_is_written(wrong: object, word
 def test_a_flow_prints_its_changes_as_they_are_written() -> None:
     flow = Agent("a").writes("x") >> S.rename(x="y") >> S.pick("y") >> S.set("user:n", 1)
     assert repr(flow) == "(a >> S.rename(x='y') >> S.pick('y') >> S.set({'user:n': 1}))"
+
+
+def test_a_change_is_data_that_compares_hashes_and_prints_with_all_its_options() -> None:
+    assert S.set(a=[1]) == S.set(a=[1]) != S.set(a=[2])
+    assert len({S.set(a=[1]), S.set(a=[1]), S.default(a=[1])}) == 2
+    assert repr(S.counter("n", by=5)) == "S.counter('n', by=5)"
+    assert repr(S.merge("a", "b", into="c", how=max)) == "S.merge('a', 'b', into='c', how=max)"
+    group = S.group_by("rows", "kind", into="groups").change
+    assert isinstance(group, GroupBy)
+    assert (group.key, group.field, group.into) == ("rows", "kind", "groups")
+
+
+def test_what_a_value_says_does_not_change_what_is_known_of_a_step() -> None:
+    assert not may_fail(S.set(note="a >> b"))
+    assert may_fail(S.rename(a="b"))
 
 
 def test_a_tag_is_found_by_a_policy() -> None:

@@ -206,9 +206,9 @@ def test_a_call_of_a_tool_that_the_provider_runs_is_answered_with_an_error() -> 
     [
         (lambda: WebSearch(max_uses=0), "max_uses=0"),
         (lambda: WebSearch(allowed_domains="a.example"), "is not a list"),
-        (lambda: WebSearch(allowed_domains=["https://a.example"]), "is no domain"),
+        (lambda: WebSearch(allowed_domains=["https://a.example"]), "is not a domain"),
         (lambda: WebSearch(allowed_domains=["a"], blocked_domains=["b"]), "allowed and blocked"),
-        (lambda: WebSearch(location={"town": "Oslo"}), "is no place"),
+        (lambda: WebSearch(location={"town": "Oslo"}), "is not a place"),
         (lambda: WebFetch(max_uses=True), "max_uses=True"),
         (lambda: FileSearch([]), "names no store"),
         (lambda: FileSearch("store"), "is not a list"),

@@ -287,8 +287,8 @@ async def later(prompt: Prompt, env: Env) -> Prompt:
     [
         ([later], "does not answer at once"),
         ([lambda prompt: prompt], "takes 1"),
-        (["shout"], "is no pass"),
-        ([Prompt], "is no pass"),
+        (["shout"], "is not a pass"),
+        ([Prompt], "is not a pass"),
         (shout, "is not a list"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_loop_of_changes_ends_when_it_should() -> None:
         (lambda: Fallback(), "it is empty"),
         (lambda: timeout(30, a), "is not a number of seconds"),
         (lambda: Map(a, "items", into="x"), "is not a state key"),
-        (lambda: Gate("ok", choices="yes"), "is no list of choices"),
+        (lambda: Gate("ok", choices="yes"), "is not a list of choices"),
     ],
 )
 def test_what_cannot_stand_there_is_told_in_few_words(

@@ -143,8 +143,8 @@ def test_typed_policies_unite_and_pipe() -> None:
         ("C.default().__class__()", "cannot stand in a policy"),
         ("C.window(**{})", "cannot stand in a policy"),
         ("[C.default()]", "cannot stand in a policy"),
-        ("C", "is no policy"),
-        ("C.compact()", "is no policy"),
+        ("C", "is not a policy"),
+        ("C.compact()", "is not a policy"),
         ("C.window(0)", "0"),
     ],
 )

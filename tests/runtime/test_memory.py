@@ -166,7 +166,7 @@ def test_what_cannot_be_right_is_refused() -> None:
     for make, message in (
         (lambda: C.memory(top_k=0), "top_k"),
         (lambda: C.memory("a", from_state="b"), "both given and in state"),
-        (lambda: C.memory(""), "is no text"),
+        (lambda: C.memory(""), "is not a text"),
         (lambda: C.memory(scorer="model"), "scorer"),  # type: ignore[arg-type]
     ):
         with pytest.raises(DeclarationError, match=message):

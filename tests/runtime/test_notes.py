@@ -8,8 +8,8 @@ import pytest
 
 import weft
 from weft import Agent, C, CallbackContext, Content, Part, RunConfig, Runner, S, Session, Step
+from weft.declare.notes import apply_note
 from weft.declare.policy_parts import Strategy
-from weft.declare.transform import noted
 from weft.errors import DeclarationError, MissingVariable
 from weft.ir import Prompt
 from weft.testing import ScriptedModel, call
@@ -125,7 +125,7 @@ def test_s_names_what_there_is() -> None:
 def test_each_strategy_does_what_it_says(strategy: Strategy, notes: list[str], value: Json) -> None:
     held: Json = None
     for note in notes:
-        held = noted(held, note, strategy)
+        held = apply_note(held, note, strategy)
     assert held == value
 
 

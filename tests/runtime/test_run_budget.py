@@ -243,5 +243,5 @@ def test_a_budget_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> No
 
 
 def test_what_is_no_run_budget_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="is no run budget"):
+    with pytest.raises(DeclarationError, match="is not a run budget"):
         RunConfig(budget=4000)  # type: ignore[arg-type]

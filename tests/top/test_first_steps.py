@@ -384,9 +384,9 @@ WRONG_RUNS: list[tuple[Callable[[], object], str, str]] = [
         "no client",
         "write gemini/gemini-2.5-pro",
     ),
-    (lambda: bot().sees("last 5"), "'last 5' is no policy", "C.window(5)"),  # type: ignore[arg-type]
-    (lambda: bot().sees(C.window), "is no policy", "C.window(...)"),  # type: ignore[arg-type]
-    (lambda: bot().sees("none"), "is no policy", "C.none()"),  # type: ignore[arg-type]
+    (lambda: bot().sees("last 5"), "'last 5' is not a policy", "C.window(5)"),  # type: ignore[arg-type]
+    (lambda: bot().sees(C.window), "is not a policy", "C.window(...)"),  # type: ignore[arg-type]
+    (lambda: bot().sees("none"), "is not a policy", "C.none()"),  # type: ignore[arg-type]
     (lambda: bot().returns("json"), "'json' is not a type", "pass a type"),
     (lambda: bot() @ "json", "'json' is not a type", "pass a type"),
     (lambda: bot().returns(["a"]), "is not a type", "pass a type"),

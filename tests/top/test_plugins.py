@@ -154,7 +154,7 @@ async def test_a_tool_that_worked_in_between_is_counted_anew_and_one_may_go_on_w
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: GlobalInstruction(""), "is no text"),
+        (lambda: GlobalInstruction(""), "is not a text"),
         (lambda: ReflectAndRetry(-1), "retries=-1"),
         (lambda: ReflectAndRetry(then="cry"), "then='cry'"),  # type: ignore[arg-type]
         (lambda: Logging(3), "nothing can be written"),  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ def test_what_a_plugin_adds_to_a_run_is_checked_when_the_runner_is_made() -> Non
     class Numbered(weft.Plugin):
         global_instruction = 3
 
-    for plugin, words in ((Wrong(), "is no pass"), (Numbered(), "not text")):
+    for plugin, words in ((Wrong(), "is not a pass"), (Numbered(), "not text")):
         with pytest.raises(DeclarationError, match=words) as caught:
             Runner(Agent("a"), plugins=[plugin])
         assert type(plugin).__name__ in caught.value.where

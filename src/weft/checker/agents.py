@@ -12,7 +12,7 @@ from weft import schema
 from weft.checker.functions import StateUses, keys_of, keys_said_by, uses_of
 from weft.checker.schemas import follow, may_lack, values_of
 from weft.checker.scope import Compared, Keys
-from weft.checker.world import Chart, Read, ReadHow, World, Writer, WriterKind
+from weft.checker.world import Chart, Read, ReadHow, World, Writer
 from weft.declare import (
     Agent,
     CustomAgent,
@@ -28,6 +28,7 @@ from weft.declare import (
     template,
 )
 from weft.declare.agent import agents_of, children
+from weft.declare.changes import OWN_CODE
 from weft.declare.checks import CALLBACKS
 from weft.declare.functions import StateFunction
 from weft.declare.policy_parts import (
@@ -107,7 +108,9 @@ def once_per_agent(derive: Callable[[Agent], Answer]) -> Callable[[Agent], Answe
     return answer_for
 
 
-def listed(derive: Callable[[Agent], Iterator[Answer]]) -> Callable[[Agent], tuple[Answer, ...]]:
+def cache_tuple(
+    derive: Callable[[Agent], Iterator[Answer]],
+) -> Callable[[Agent], tuple[Answer, ...]]:
     """The generator as a tuple, worked out once for each agent."""
 
     def all_of(agent: Agent) -> tuple[Answer, ...]:
@@ -117,7 +120,7 @@ def listed(derive: Callable[[Agent], Iterator[Answer]]) -> Callable[[Agent], tup
     return once_per_agent(all_of)
 
 
-@listed
+@cache_tuple
 def _own_reads(agent: Agent) -> Iterator[Read]:
     yield from _text_reads(agent, agent.instruction, Origin("field", "instruction", agent.name))
     yield from _policy_reads(agent.policy, Origin("field", "context", agent.name))
@@ -160,7 +163,7 @@ def conditions_of(policy: Policy) -> Iterator[tuple[StateFunction, bool]]:
             yield from ((inner, False) for inner, _ in conditions_of(stage.selector.policy))
 
 
-@listed
+@cache_tuple
 def writes_of(agent: Agent) -> Iterator[KeyWrite]:
     """The keys that an agent writes: with its answer, by its policy, and by its code."""
     for writing in agent.policy.writings:
@@ -270,7 +273,7 @@ def before(agent: Agent, world: World) -> World:
 
 
 def without_answer(agent: Agent, world: World, done: World) -> World:
-    """The world behind an agent that has handed over, and so stored no answer of its own."""
+    """The world after an agent that has handed over, and so stored no answer of its own."""
     key = agent.output_key
     if key is None or key not in done.facts:
         return done
@@ -315,7 +318,7 @@ def used_by(tool: Tool) -> StateUses:
     return uses._replace(reads=reads)
 
 
-@listed
+@cache_tuple
 def callbacks_of(agent: Agent) -> Iterator[tuple[str, StateUses]]:
     """The callbacks of an agent, each with its field and what it does with the state."""
     for name in CALLBACKS:
@@ -347,7 +350,7 @@ class FlowCallbacks:
             yield from _reads_by_code(uses, origin, "callback")
 
     def after(self, world: World) -> World:
-        """The world behind them."""
+        """The world after them."""
         writer = callback_writer(self._node, self.moment)
         for uses in self.uses:
             for key in uses.writes:
@@ -444,12 +447,12 @@ class _WritePairs(DefaultVisitor[_Pairs]):
 
     def visit_step(self, node: Step) -> _Pairs:
         writer = step_writer(node)
-        code = Keys() if node.written else keys_of(node.function)
-        keys = node.writes or (() if node.written else (*code.writes, *code.maybe))
+        code = keys_of(node.function)
+        keys = node.writes or (*code.writes, *code.maybe)
         # who only fills a gap overwrites nothing
-        if self._fills or not node.fills:
+        if self._fills or not node.change.fills:
             yield from ((key, writer) for key in keys)
-        yield from ((new, writer) for _, new in node.renames)
+        yield from ((new, writer) for _, new in node.change.renames)
         yield from ((key, writer) for key in node.captures if key not in keys)
 
     def visit_gate(self, node: Gate) -> _Pairs:
@@ -488,8 +491,10 @@ def custom_writer(node: CustomAgent) -> Writer:
 
 def step_writer(node: Step) -> Writer:
     """A step as the one who writes."""
-    kind: WriterKind = "transform" if node.written else "step"
-    return Writer(node.name, Origin("field", "function", node.name), kind, node.written)
+    origin = Origin("field", "function", node.name)
+    if node.change is OWN_CODE:
+        return Writer(node.name, origin, "step")
+    return Writer(node.name, origin, "transform", str(node.change))
 
 
 class _MayWriteAnything(DefaultVisitor[bool]):
@@ -510,7 +515,7 @@ class _MayWriteAnything(DefaultVisitor[bool]):
         return any(map(blurs, agents)) or any(map(self.visit, called))
 
     def visit_step(self, node: Step) -> bool:
-        return not node.writes and not node.written and not keys_of(node.function).writes_all
+        return not node.writes and not keys_of(node.function).writes_all
 
 
 may_write_anything = _MayWriteAnything().visit
@@ -572,7 +577,7 @@ def gate_reads(node: Gate) -> Iterable[Read]:
             yield Read(one.key, place, one.path, one.optional, typed=typed)
 
 
-class _Collected(DefaultVisitor[JsonObject]):
+class _OutputShape(DefaultVisitor[JsonObject]):
     """What a map collects: texts, or values of the schema of the agent that speaks last."""
 
     __slots__ = ()
@@ -595,7 +600,7 @@ class _Collected(DefaultVisitor[JsonObject]):
         return {"type": "array", "items": schema.of_type(node.output_schema, where=where)}
 
 
-collected = _Collected().visit
+collected = _OutputShape().visit
 
 
 def is_covered(node: Route, world: World) -> bool:

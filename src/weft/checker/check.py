@@ -39,8 +39,8 @@ def check(
 ) -> list[Diagnostic]:
     """What is wrong with an agent or a flow, the worst first; nothing is run.
 
-    `inputs` are the state keys that are there when it starts, with their types where known, beside
-    those that the program itself declares.
+    `inputs` are the state keys that are there when it starts, with their types where known;
+    those that the program itself declares are there too.
     `allow` are codes to leave out everywhere; an agent's own `allow` holds for its findings.
     Without `infer`, an agent writes a key only if it says so.
     """
@@ -62,7 +62,7 @@ def diagnose(
     agents = {agent.name: agent for agent in record.survey.members}
     own = {name: set(agent.allow) for name, agent in agents.items()}
     for name, key in keys.items():
-        one = _inferred(agents[name], key)
+        one = _report_inferred(agents[name], key)
         if one.code not in allowed and one.code not in own.get(name, ()):
             findings[str(one)] = one
     for rule in RULES:
@@ -87,7 +87,7 @@ def walk_program(
     return Walk(survey).run(world), keys
 
 
-def _inferred(agent: Agent, key: str) -> Diagnostic:
+def _report_inferred(agent: Agent, key: str) -> Diagnostic:
     name, origin = agent.name, Origin("field", "output_key", agent.name)
     # a whole answer in the place of a name is a likely mistake, so it has a code of its own
     if is_short(key) and not speaks_of(agent, key):
@@ -191,11 +191,11 @@ def _unknown(site: Site) -> Iterable[str]:
 
 
 def _is_misspelt(key: str, site: Site) -> bool:
-    """Whether it looks like a key that is there, and that the site does not read beside it."""
+    """Whether it looks like a key that is there, and that the site does not read as well."""
     others = [
         one
         for one in site.world.facts
-        # `plan1` beside `plan2` is no slip
+        # `plan1` and `plan2` are not a slip
         if one.rstrip("0123456789") != key.rstrip("0123456789")
         and all(read.key != one for read in site.reads)
     ]
@@ -374,7 +374,7 @@ def sights(
             sight = _sight(agent, site, inferred=agent.name in keys)
             # an agent may stand in several places of a flow
             first = by_agent.get(agent.name)
-            by_agent[agent.name] = sight if first is None else _united(first, sight)
+            by_agent[agent.name] = sight if first is None else _unite_places(first, sight)
     return list(by_agent.values())
 
 
@@ -400,17 +400,17 @@ def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
 
 def _seen_key(site: Site, read: Read) -> SeenKey:
     fact = site.world.facts.get(read.key)
-    writers = tuple(dict.fromkeys(map(_named, fact.writers))) if fact else ()
+    writers = tuple(dict.fromkeys(map(_name_writer, fact.writers))) if fact else ()
     return SeenKey(read.key, _CHANNELS[read.how], writers, bool(fact and fact.must))
 
 
-def _named(writer: Writer) -> str:
+def _name_writer(writer: Writer) -> str:
     """Who writes a key; of an input, whether the program itself declares it."""
     declared = writer.kind == "input" and writer.origin.name == "inputs"
     return f"{writer.name} (declared)" if declared else writer.name
 
 
-def _united(one: Sight, other: Sight) -> Sight:
+def _unite_places(one: Sight, other: Sight) -> Sight:
     """What an agent sees that stands in several places."""
     heard = tuple(sorted({*one.conversation, *other.conversation}))
     return one._replace(conversation=heard, keys=tuple(dict.fromkeys((*one.keys, *other.keys))))

@@ -179,7 +179,7 @@ class ExpressionReader:
                 holder = self._scope.holder(value)
                 if holder is not None:
                     self._fine.add(id(value))
-                    self._asked(holder, name, node, path)
+                    self._call_method(holder, name, node, path)
                     self.children(node, path)
                     return
                 self._collector.follow(self._scope.way(node), path)
@@ -212,7 +212,7 @@ class ExpressionReader:
             self._fine.add(id(states[0]))
             self._collector.include(keys, path)
 
-    def _asked(self, holder: str, method: str, node: ast.Call, path: Path) -> None:
+    def _call_method(self, holder: str, method: str, node: ast.Call, path: Path) -> None:
         """A method of the state, or of a dict of the function's own."""
         collector, own = self._collector, holder != STATE
         key = self._scope.text(node.args[0]) if node.args else None
@@ -280,7 +280,7 @@ class ExpressionReader:
     def _match(
         self, node: ast.Compare, left_side: ast.expr, operator: ast.cmpop, right: ast.expr
     ) -> None:
-        """A value of the state beside one that stands there: `state["next"] == "finish"`."""
+        """A value of the state compared with one that stands there: `state["next"] == "finish"`."""
         match operator:
             case ast.Eq() | ast.NotEq():
                 sides = ((left_side, right), (right, left_side))
@@ -492,7 +492,7 @@ class AssignmentReader:
             case ast.Name() | ast.Attribute():
                 return self._constant(self._scope.constant(node), path)
             case ast.DictComp():
-                return self._comprehended(node, path)
+                return self._contents_of_comprehension(node, path)
             case ast.Await(value=value) | ast.NamedExpr(value=value):
                 return self.contents(value, path)
             case ast.IfExp(body=body, orelse=orelse):
@@ -502,11 +502,11 @@ class AssignmentReader:
             case ast.BinOp(op=ast.BitOr()):
                 return self._pairs([(None, node.left), (None, node.right)], path)
             case ast.Call():
-                return self._called(node, path)
+                return self._contents_of_call(node, path)
             case _:
                 return None
 
-    def _called(self, node: ast.Call, path: Path) -> Contents | None:
+    def _contents_of_call(self, node: ast.Call, path: Path) -> Contents | None:
         """The keys of the dict that a call gives back."""
         match node:
             case ast.Call(func=ast.Name(id="dict")):
@@ -551,7 +551,7 @@ class AssignmentReader:
             self._collector.write("?", key, path.branch(), "")
         return Contents(sure)
 
-    def _comprehended(self, node: ast.DictComp, path: Path) -> Contents | None:
+    def _contents_of_comprehension(self, node: ast.DictComp, path: Path) -> Contents | None:
         """The keys of `{key: ... for key in ("a", "b")}`."""
         match node.generators:
             case [ast.comprehension(target=target, iter=iterated, ifs=tests)]:

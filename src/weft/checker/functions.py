@@ -37,6 +37,7 @@ from weft.checker.scope import (
     proved,
     unwrap_function,
 )
+from weft.declare.changes import StateChange
 from weft.declare.functions import Foreign
 
 
@@ -51,6 +52,9 @@ def keys_of(function: Callable[..., object]) -> Keys:
 @functools.lru_cache(maxsize=1024)
 def _keys_in_source(function: Callable[..., object]) -> Keys:
     """As `keys_of`, for a function that can be remembered."""
+    # a word of `S` says itself what it does
+    if isinstance(function, StateChange):
+        return Keys(reads_all=True, writes_all=True)
     if isinstance(function, Foreign):
         return _foreign_keys(function)
     called, placed, named = unwrap_function(function)
@@ -93,7 +97,7 @@ HARMLESS = frozenset(
         "custom_metadata", "node_path", "run_id", "attempt_count", "isolation_scope",
     )
 )  # fmt: skip
-"""What a context has beside the state that changes no key."""
+"""What a context has besides the state that changes no key."""
 
 _STATE, _HELPER = "the state of the context", "a function of the context"
 """No argument has that name."""
@@ -137,7 +141,7 @@ def uses_of(function: Callable[..., object], context: str = "") -> StateUses:
 
 
 def _together(code: Foreign) -> StateUses:
-    """What all the functions do that are called one behind the other."""
+    """What all the functions do that are called one after the other."""
     # nothing of it can be read
     if code.opaque:
         return StateUses()
@@ -200,10 +204,12 @@ def _read(
     inside = above | {called}
     writer = _ContextRewriter(context, around, inside, body=source)
     plain = writer.rewritten(source)
-    return read(plain, _STATE, around, helper=_Followed(writer, inside), answers=False), writer
+    return read(
+        plain, _STATE, around, helper=_ContextHelpers(writer, inside), answers=False
+    ), writer
 
 
-class _Followed:
+class _ContextHelpers:
     """Knows what called functions do with the context or its state."""
 
     def __init__(self, writer: "_ContextRewriter", above: frozenset[object]) -> None:
@@ -236,7 +242,7 @@ class _ContextRewriter(ast.NodeTransformer):
         body: list[ast.stmt] = (
             [ast.Expr(copied.body)] if isinstance(copied, ast.Lambda) else copied.body
         )
-        self._contexts |= _renamed(body, self.context)
+        self._contexts |= _find_aliases(body, self.context)
         plain = ast.FunctionDef("function", copied.args, body, [])
         return cast("ast.FunctionDef", self.generic_visit(plain))
 
@@ -330,7 +336,7 @@ def _way(node: ast.expr) -> tuple[str, ...] | None:
             return None
 
 
-def _renamed(body: Iterable[ast.stmt], context: str) -> set[str]:
+def _find_aliases(body: Iterable[ast.stmt], context: str) -> set[str]:
     """Other names for the context: `ctx = callback_context`, where they stay that."""
     stored: Counter[str] = Counter()
     aliases: set[str] = set()
@@ -523,7 +529,7 @@ class _StatementReader:
         """The loops around a statement, the innermost last."""
 
     def run(self, body: Iterable[ast.stmt], path: Path) -> Path | None:
-        """The path behind statements; None where they do not end."""
+        """The path after statements; None where they do not end."""
         now: Path | None = path
         before: list[ast.stmt] = []
         for node in body:
@@ -537,7 +543,7 @@ class _StatementReader:
         return now
 
     def _statement(self, node: ast.stmt, path: Path) -> Path | None:
-        """The path behind one statement; None where nothing comes behind it."""
+        """The path after one statement; None where nothing comes after it."""
         expressions = self._expressions
         match node:
             case ast.Return():
@@ -656,7 +662,7 @@ class _StatementReader:
         at_least_once: bool,
         endless: bool = False,
     ) -> Path | None:
-        """A body that is run any number of times; behind it are its last round and its breaks."""
+        """A body that is run any number of times; after it are its last round and its breaks."""
         mark = len(self._collector.changed)
         jumps = _Jumps([], [])
         self._loops.append(jumps)
@@ -749,7 +755,7 @@ class _StatementReader:
         exits = len(self._collector.exits)
         with self._collector.perhaps(path) as way:
             self.run(body, way)
-        # its returns are no way out of the outer function
+        # its returns are not a way out of the outer function
         del self._collector.exits[exits:]
         self._answers = answers
 
@@ -795,12 +801,12 @@ def _holds_at_first(test: ast.expr, before: list[ast.stmt]) -> bool:
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
             return name in known and not known[name]
         case ast.Compare(left=ast.Name(id=name), ops=[operator], comparators=[ast.Constant() as c]):
-            return name in known and _compared(known[name], operator, c.value)
+            return name in known and _compare_numbers(known[name], operator, c.value)
         case _:
             return False
 
 
-def _compared(one: object, operator: ast.cmpop, other: object) -> bool:
+def _compare_numbers(one: object, operator: ast.cmpop, other: object) -> bool:
     """Whether a comparison of two numbers, or with None, surely holds."""
     if isinstance(operator, ast.Is):
         return one is None and other is None

@@ -25,7 +25,7 @@ class KeyCollector:
         self._compared: set[Compared] = set()
         self.touched: set[str] = set()
         self._filled: set[str] = set()
-        """Keys that are written where they lacked, and so are there behind."""
+        """Keys that are written where they lacked, and so are there afterwards."""
         self._sure: set[str] = set()
         self._guarded: set[str] = set()
         self._optional: set[str] = set()

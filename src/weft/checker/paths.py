@@ -29,7 +29,7 @@ def paths_without(root: Node, reader: Node, key: str) -> list[str]:
 def _to(node: Node, reader: Node, key: str, writes: Writes) -> Iterator[str]:
     """The paths through all that comes before the reader, within a node that contains it."""
     if node is reader:
-        if isinstance(node, Loop):  # its condition is asked behind a round
+        if isinstance(node, Loop):  # its condition is asked after a round
             yield from _PathsThrough(key, writes).visit(node.body)
         return
     inner = next((one for one in below(node) if _contains(one, reader)), None)
@@ -120,9 +120,9 @@ class _PathsThrough(DefaultVisitor[Iterator[str]]):
                     yield f"where `{agent.name}` ends the loop before"
 
     def visit_step(self, node: Step) -> Iterator[str]:
-        if node.maybe:
-            yield f"where the condition of `{node.written or node.name}` does not hold"
-        elif not node.written and not node.writes and self._key in keys_of(node.function).maybe:
+        if node.change.maybe:
+            yield f"where the condition of `{node.change}` does not hold"
+        elif not node.writes and self._key in keys_of(node.function).maybe:
             yield f"on every path through `{node.name}`"
 
 
@@ -145,9 +145,9 @@ def steps_that_remove(branches: tuple[Node, ...]) -> RemovingSteps:
         (index, step) for index, branch in enumerate(branches) for step in _removing_steps(branch)
     )
     for number, (index, step) in enumerate(steps):
-        for key in dict.fromkeys((*step.drops, *(old for old, _ in step.renames))):
+        for key in dict.fromkeys((*step.change.drops, *(old for old, _ in step.change.renames))):
             removing.named.setdefault(key, []).append((number, index, step))
-        if step.keeps is not None:
+        if step.change.keeps is not None:
             removing.keeping.append((number, index, step))
     return removing
 
@@ -185,7 +185,8 @@ class _RemovingStepsIn(DefaultVisitor[Iterator[Step]]):
             yield from self.visit(child)
 
     def visit_step(self, node: Step) -> Iterator[Step]:
-        if node.drops or node.renames or node.keeps is not None:
+        change = node.change
+        if change.drops or change.renames or change.keeps is not None:
             yield node
 
     def visit_map(self, node: Map) -> Iterator[Step]:
@@ -197,9 +198,10 @@ _removing_steps = _RemovingStepsIn().visit
 
 def _removes(step: Step, key: str) -> bool:
     """Whether a step removes a key."""
-    if key in step.drops or any(key == old for old, _ in step.renames):
+    change = step.change
+    if key in change.drops or any(key == old for old, _ in change.renames):
         return True
-    return step.keeps is not None and scope_of(key) == "session" and key not in step.keeps
+    return change.keeps is not None and scope_of(key) == "session" and key not in change.keeps
 
 
 def written_twice(wrote: Iterable[WritersByKey]) -> Iterator[tuple[str, tuple[Writer, ...]]]:

@@ -163,7 +163,7 @@ def unite(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None
         for choice in several if isinstance(several, list) else [bare]:
             if choice not in choices:
                 choices.append(choice)
-    # so many kinds of values are as good as unknown
+    # this many kinds of values are as good as unknown
     if len(choices) > MOST_CHOICES:
         return None
     return {"anyOf": choices, "$defs": {**names[0], **names[1]}}

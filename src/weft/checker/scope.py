@@ -383,7 +383,9 @@ def names_of(function: object, known: Names) -> dict[str, object]:
     if not isinstance(function, FunctionType):
         return dict(known)
     code: CodeType = function.__code__
-    used = {name: function.__globals__[name] for name in _used(code) & function.__globals__.keys()}
+    used = {
+        name: function.__globals__[name] for name in _names_used(code) & function.__globals__.keys()
+    }
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             # enclosing names count with the values that they have now
@@ -400,10 +402,10 @@ def names_of(function: object, known: Names) -> dict[str, object]:
     return {**used, **(function.__kwdefaults__ or {}), **known}
 
 
-def _used(code: CodeType) -> set[str]:
+def _names_used(code: CodeType) -> set[str]:
     """The names that a function asks its module for, with those of the functions in it."""
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return set(code.co_names).union(*map(_used, inner))
+    return set(code.co_names).union(*map(_names_used, inner))
 
 
 def text_of(node: ast.AST | None, names: Names) -> str | None:

@@ -85,7 +85,7 @@ APPLICATION = "the application"
 """Who gives what is there at the start."""
 
 _Round: TypeAlias = tuple[World, list[World]]
-"""The world behind one round of a loop, and those in which somebody left it."""
+"""The world after one round of a loop, and those in which somebody left it."""
 
 
 class _LoopEntry(NamedTuple):
@@ -133,7 +133,7 @@ class Walk:
         return self.record
 
     def behind(self, node: Node, world: World, siblings: Beside, *, last: bool) -> World:
-        """The world behind a node, whichever path is taken through it."""
+        """The world after a node, whichever path is taken through it."""
         if node.inputs:
             world = self._take_inputs(node, world, siblings)
         callbacks = flow_callbacks(node)
@@ -147,7 +147,7 @@ class Walk:
     def _called(
         self, node: Node, callbacks: FlowCallbacks, world: World, siblings: Beside
     ) -> World:
-        """The world behind the callbacks of a flow at one moment."""
+        """The world after the callbacks of a flow at one moment."""
         if not all(uses.reads_all for uses in callbacks.uses):
             self.record.read_all(world)
         reads = [*callbacks.reads()]
@@ -187,7 +187,7 @@ class Walk:
         return speaks
 
     def leave_together(self, inside: int, done: World) -> World:
-        """Who leaves a loop from a branch leaves it behind all branches: the others end first."""
+        """Who leaves a loop from a branch leaves it after all branches: the others end first."""
         if len(self.escapes) > inside:
             self.escapes[inside:] = [done]
         return done
@@ -209,7 +209,7 @@ class Walk:
             self.record.sites.append(Site(node, world, reads, siblings, last))
 
     def add_writes(self, node: Node, done: World, before: World) -> None:
-        """Record what a node wrote, by the worlds before and behind it."""
+        """Record what a node wrote, by the worlds before and after it."""
         if self.muted:
             return
         for key in self.writes.of(node):
@@ -220,7 +220,7 @@ class Walk:
 
 
 class NodeWalk(Visitor[World]):
-    """One node that the walk came to; each method gives the world behind one kind of node."""
+    """One node that the walk came to; each method gives the world after one kind of node."""
 
     __slots__ = ("last", "siblings", "walk", "world")
 
@@ -233,7 +233,7 @@ class NodeWalk(Visitor[World]):
         """Whether nothing follows: what is said here is the answer."""
 
     def _behind(self, node: Node, world: World, *, last: bool | None = None) -> World:
-        """The world behind a node inside this one that begins in a world."""
+        """The world after a node inside this one that begins in a world."""
         last = self.last if last is None else last
         return self.walk.behind(node, world, self.siblings, last=last)
 
@@ -329,7 +329,7 @@ class NodeWalk(Visitor[World]):
         )
 
     def visit_sequence(self, node: Sequence) -> World:
-        """Each step in the world behind the one before."""
+        """Each step in the world after the one before."""
         speaking = [i for i, step in enumerate(node.steps) if self.walk.has_agents(step)]
         last_speaker = speaking[-1] if speaking else 0
         world = self.world
@@ -338,7 +338,7 @@ class NodeWalk(Visitor[World]):
         return world
 
     def visit_parallel(self, node: Parallel) -> World:
-        """All branches from one world; what each writes is there behind them."""
+        """All branches from one world; what each writes is there after them."""
         walk = self.walk
         inside = len(walk.escapes)
         ends = self._branches(node)
@@ -359,7 +359,7 @@ class NodeWalk(Visitor[World]):
         return self.walk.leave_together(inside, done)
 
     def _branches(self, node: Parallel | Race) -> list[World]:
-        """The world behind each branch, which does not see what the others write."""
+        """The world after each branch, which does not see what the others write."""
         walk = self.walk
         written = [walk.writes.of(branch) for branch in node.branches]
         removing = steps_that_remove(node.branches)
@@ -429,7 +429,7 @@ class NodeWalk(Visitor[World]):
         return entry, None
 
     def _round(self, node: Loop, entry: World, *, last: bool) -> _Round:
-        """Walk a loop's body once: the world behind it, and those in which somebody left it."""
+        """Walk a loop's body once: the world after it, and those in which somebody left it."""
         outer, self.walk.escapes = self.walk.escapes, []
         if node.while_ is not None:
             entry = entry.having(keys_of(node.while_).proves)
@@ -438,7 +438,7 @@ class NodeWalk(Visitor[World]):
         return behind, escapes
 
     def visit_map(self, node: Map) -> World:
-        """The body for each element, in a branch of its own; behind it only the list is there."""
+        """The body for each element, in a branch of its own; after it only the list is there."""
         walk = self.walk
         reads = tuple(key_reads(node.items, Origin("field", "items", node.name), "map"))
         walk.add_site(node, self.world, reads, self.siblings, last=self.last)
@@ -528,7 +528,7 @@ class NodeWalk(Visitor[World]):
     def visit_custom_agent(self, node: CustomAgent) -> World:
         """What the code reads and writes, and its children: in any order, any number of times.
 
-        What a child writes may be there for any of them, and behind the agent. The code may read
+        What a child writes may be there for any of them, and after the agent. The code may read
         all that they say, so each speaks to somebody.
         """
         walk, world = self.walk, self.world
@@ -569,7 +569,7 @@ class NodeWalk(Visitor[World]):
         return self.world
 
     def visit_expect(self, node: Expect) -> World:
-        """What the predicate reads; behind it, what it proves is there."""
+        """What the predicate reads; after it, what it proves is there."""
         place = Origin("field", "predicate", node.name)
         reads = [Read(key, place, how="predicate", guarded=True) for key in node.reads]
         if reads:
@@ -584,10 +584,6 @@ class NodeWalk(Visitor[World]):
         if not keys_of(function).reads_all:
             self.walk.record.read_all(world)
         self.walk.add_site(node, world, reads, self.siblings)
-
-
-_HARMLESS = ("S.set(", "S.default(", "S.drop(", "S.pick(", "S.log(", "S.tag(", "S.capture(")
-"""Steps that look nothing up, so that nothing can be missing."""
 
 
 class _AsItsParts(DefaultVisitor[bool]):
@@ -617,7 +613,7 @@ class _MayFail(_AsItsParts):
         return True
 
     def visit_step(self, node: Step) -> bool:
-        return not node.written.startswith(_HARMLESS) or " >> " in node.written
+        return node.change.may_fail
 
     def visit_gate(self, node: Gate) -> bool:
         return False
@@ -675,7 +671,7 @@ def _in_map(
 
 
 def _behind_map(node: Map, world: World, behind: World, inner: frozenset[str]) -> World:
-    """The world behind a map: the list of outputs, keys of the user and the app, and what was said.
+    """The world after a map: the list of outputs, keys of the user and the app, and what was said.
 
     What agents of `inner` said is data for those after them: it is read in the list.
     """

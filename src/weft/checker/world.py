@@ -282,7 +282,7 @@ class World:
         return replace(self, facts=self.facts.updated(facts), gone=self.gone.without(facts))
 
     def knowing(self, path: str, sure: Mapping[str, frozenset[str]]) -> "World":
-        """The world behind a route that decided by a path: what each case surely leaves."""
+        """The world after a route that decided by a path: what each case surely leaves."""
         base = _base(path)
         cases = {**(self.cases.get(base) or {}), path: sure}
         return replace(self, cases=self.cases.with_item(base, cases))

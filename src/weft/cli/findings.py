@@ -21,6 +21,7 @@ from weft.cli.load import relative_path
 from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
 from weft.declare.agent import agents_of, walk_nodes
+from weft.declare.changes import OWN_CODE
 from weft.declare.checks import CALLBACKS
 from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Severity
@@ -501,7 +502,8 @@ class _FunctionFields(DefaultVisitor[Iterable[tuple[str, object]]]):
         return ()
 
     def visit_step(self, node: Step) -> Iterable[tuple[str, object]]:
-        return [("function", node.asks or (() if node.written else (node.function,)))]
+        own_code = node.change is OWN_CODE
+        return [("function", (node.function,) if own_code else node.change.asks)]
 
     def visit_loop(self, node: Loop) -> Iterable[tuple[str, object]]:
         return [("until", node.until), ("while_", node.while_)]

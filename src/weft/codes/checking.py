@@ -34,7 +34,7 @@ Use instead:  write it on every path, set it before, or read {plan?}.
         "WEFT107",
         _E,
         "variable dropped or renamed before",
-        """A key is read behind a step that took it away; or a `temp:` key behind a gate, where the
+        """A key is read after a step that took it away; or a `temp:` key after a gate, where the
 run ends and goes on later without it.
 
 Why it matters: it was there, and no longer is.
@@ -60,11 +60,11 @@ Use instead:  Agent("triage").writes("intent") >> Route("intent")...
         _E,
         "path or type that does not fit its producer",
         """What is read does not fit the schema of whoever writes it: a field that is not there, a
-map over what is no list, text that is compared with a number.
+map over what is not a list, text that is compared with a number.
 
 Why it matters: there is nothing at the end of the path, or the run fails there.
 
-Flagged:      {invoice.totl} behind Agent(output_key="invoice", output_schema=Invoice)
+Flagged:      {invoice.totl} after Agent(output_key="invoice", output_schema=Invoice)
               scorer.writes("score") >> Route("score").gt(0.8, ...)
               planner.writes("items") >> Map("items", ...)
 Use instead:  a field of the schema; agent @ Schema, so that it writes a number or a list.
@@ -79,14 +79,14 @@ Use instead:  a field of the schema; agent @ Schema, so that it writes a number 
 Why it matters: one value is lost, and which one is a matter of time.
 
 Flagged:      web.writes("facts") | papers.writes("facts")
-Use instead:  a key for each, combined behind: (web | papers) >> writer.
+Use instead:  a key for each, combined afterwards: (web | papers) >> writer.
 """,
     ),
     Code(
         "WEFT111",
         _E,
         "branch reads its sibling",
-        """A branch reads what is written, or taken away, in a branch beside it.
+        """A branch reads what is written, or taken away, in a parallel branch.
 
 Why it matters: branches run at once; whether the value is there already is a matter of time. Often
 the parentheses are missing: `a | b >> c` is a | (b >> c).
@@ -98,7 +98,7 @@ Use instead:  (a | b) >> c.
         "WEFT112",
         _I,
         "key that nobody reads",
-        """A key is written, and nothing reads it, behind it or on the next turn. Where it holds
+        """A key is written, and nothing reads it, after it or on the next turn. Where it holds
 all that an agent says, and no other agent sees its words either, this is a warning.
 
 Why it matters: it may be meant for the application; else it is work for nothing.
@@ -129,7 +129,7 @@ about placeholders, are meant. `{ plan }` is filled in; that is a note.
 
 Why it matters: it is sent as it stands there, and the value is not.
 
-Flagged:      Agent("worker", instruction="Carry out $plan.") behind planner.writes("plan")
+Flagged:      Agent("worker", instruction="Carry out $plan.") after planner.writes("plan")
 Use instead:  {plan}; {{plan}} where the braces themselves are meant.
 """,
     ),
@@ -177,7 +177,7 @@ Use instead:  leave out keep_duplicates(): the template wins.
         "WEFT207",
         _W,
         "output that reaches nobody",
-        """An agent's words are stored under no key, and no agent behind it sees them. In a map
+        """An agent's words are stored under no key, and no agent after it sees them. In a map
 this holds for branches that run at once: the list has what a run itself said last.
 
 Why it matters: what it found out is lost.
@@ -209,8 +209,8 @@ Use instead:  C.none(), which keeps the message, or a key that holds the request
 
 Why it matters: it shows nothing, or leaves nothing out; often the name is misspelt.
 
-Flagged:      writer.sees(C.agents("reseacher")) behind Agent("researcher")
-Use instead:  the agent's name; S.tag("finding") behind the agent for C.select(tag="finding").
+Flagged:      writer.sees(C.agents("reseacher")) after Agent("researcher")
+Use instead:  the agent's name; S.tag("finding") after the agent for C.select(tag="finding").
 """,
     ),
     Code(
@@ -262,7 +262,7 @@ An `otherwise` that no value of the producer's schema leads to is mentioned too,
 
 Why it matters: the run fails there with `no_route`.
 
-Flagged:      Route("intent").eq("booking", booker) behind Literal["booking", "other"]
+Flagged:      Route("intent").eq("booking", booker) after Literal["booking", "other"]
 Use instead:  a case for each value, or .otherwise(agent).
 """,
     ),
@@ -275,7 +275,7 @@ writes the key does not allow.
 
 Why it matters: it never holds; often it is misspelt.
 
-Flagged:      Route("intent").eq("bokking", booker) behind Literal["booking", "other"]
+Flagged:      Route("intent").eq("bokking", booker) after Literal["booking", "other"]
 Use instead:  a value of the schema.
 """,
     ),
@@ -299,7 +299,7 @@ Use instead:  write the key in the loop, or loop a fixed number of times.
         """`>>` binds tighter than `|`, so `a | b >> c` is a | (b >> c); and a branch reads what
 another one writes, as if the parentheses stood elsewhere.
 
-Why it matters: the step runs beside the branches that it was to put together.
+Why it matters: the step runs in parallel to the branches that it was to put together.
 
 Flagged:      web | papers >> Agent("writer", instruction="Combine {web} and {papers}.")
 Use instead:  (web | papers) >> writer. print(flow) shows all parentheses.
@@ -426,7 +426,7 @@ Use instead:  {name} for a variable; a key of its own for a part of a value.
         """A part of an imported agent is code, or done by the provider.
 
 Why it matters: what it reads and writes is unknown. Where it could write any key, rules that
-would have to know stay silent behind it. Weft does not run it: a run that would come to it is
+would have to know stay silent after it. Weft does not run it: a run that would come to it is
 refused before it begins, but for code that is only not understood. It is a warning where a tool
 is hidden by another of its name: google-adk never calls it.
 

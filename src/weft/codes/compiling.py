@@ -178,7 +178,7 @@ Use instead:  nothing to do, or raise the budget, or give what matters .priority
         "sent bytes changed",
         """A policy changed a part of the request that had been sent before.
 
-Why it matters: the provider reads everything behind the change again, at the full price.
+Why it matters: the provider reads everything after the change again, at the full price.
 
 Use instead:  C.auto(), which changes what was sent only when that pays, or nothing: the message
               says what it costs now and saves later.

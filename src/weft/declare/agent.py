@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     OnToolError: TypeAlias = Callable[[ToolContext, Tool, Arguments, Exception], Returns[Arguments]]
 
     class AgentOptions(TypedDict, total=False):
-        """The options of an agent beside its name and the schema of its answer."""
+        """The options of an agent except its name and the schema of its answer."""
 
         model: object
         instruction: Instruction
@@ -323,11 +323,11 @@ class Agent(Composable, Generic[AnswerT]):
     def __matmul__(self, schema: object) -> "Agent[Any]":
         """The same as `returns`: `agent @ Invoice`."""
         if schema is None:
-            raise wrong(self.name, "output_schema", "None is no schema", "write agent @ Schema")
+            raise wrong(self.name, "output_schema", "None is not a schema", "write agent @ Schema")
         return self.returns(schema)
 
     def reads(self, *keys: str) -> Self:
-        """Return a copy that is shown these state keys too, beside what it sees so far."""
+        """Return a copy that is shown these state keys too, in addition to what it sees so far."""
         state_items, limit = C.state(*keys), self.policy.limit
         return self.sees(replace(replace(self.policy, limit=None) + state_items, limit=limit))
 
@@ -510,7 +510,7 @@ def walk_nodes(node: "Node") -> "list[tuple[Node, Node | None]]":
 
 
 def agents_of(node: "Node") -> tuple[Agent, ...]:
-    """Every agent once, sub-agents behind their parent, flows opened, in declared order."""
+    """Every agent once, sub-agents after their parent, flows opened, in declared order."""
     agents: dict[str, Agent] = {}
     for one in nodes_of(node):
         if isinstance(one, Agent):

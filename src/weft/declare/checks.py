@@ -203,7 +203,7 @@ def _names_function(value: object) -> bool:
 
 
 def _text_hint(field: str, value: object) -> str:
-    """How an instruction is written that is no text yet."""
+    """How to write an instruction that is not a text yet."""
     if value is None:
         return "leave it out"
     if called := hint_at_call(value, f"{field}={{}}"):
@@ -230,7 +230,7 @@ def check_policy(agent: str, field: str, context: object) -> Policy | None:
         )
     if context is not None and not isinstance(context, Policy):
         raise wrong(
-            agent, field, f"{shorten(repr(context), 60)} is no policy", _policy_hint(context)
+            agent, field, f"{shorten(repr(context), 60)} is not a policy", _policy_hint(context)
         )
     return context
 
@@ -282,12 +282,12 @@ def check_budget(agent: str, field: str, budget: object) -> TokenBudget | PassFu
         return budget
     if callable(budget) and not isinstance(budget, type):
         return check_pass(agent, field, budget)
-    reason = f"{budget!r} is no TokenBudget"
+    reason = f"{budget!r} is not a TokenBudget"
     if isinstance(budget, Mapping):
         try:
             return msgspec.convert(dict(cast("Mapping[str, object]", budget)), TokenBudget)
         except msgspec.ValidationError as error:
-            reason = f"these are no budget options: {error}"
+            reason = f"these are not budget options: {error}"
         except DeclarationError as error:
             reason = error.message
     raise wrong(
@@ -311,7 +311,9 @@ def check_schema(agent: str, field: str, declared: object) -> object:
             "pass a type: a dataclass, a pydantic model, list[str]; or a JSON Schema as a dict",
         )
     if inspect.isroutine(declared):
-        raise wrong(agent, field, f"{declared!r} is no type", "pass a type or a JSON Schema dict")
+        raise wrong(
+            agent, field, f"{declared!r} is not a type", "pass a type or a JSON Schema dict"
+        )
     if _is_model_object(declared):
         kind = type(declared).__name__
         raise wrong(
@@ -394,7 +396,7 @@ def check_allow(agent: str, field: str, codes: object) -> tuple[str, ...]:
     """Diagnostic codes, one or several."""
     listed = (codes,) if isinstance(codes, str) else codes
     if not isinstance(listed, Iterable):
-        raise wrong(agent, field, f"{codes!r} is no list of codes", 'write allow=["WEFT101"]')
+        raise wrong(agent, field, f"{codes!r} is not a list of codes", 'write allow=["WEFT101"]')
     checked: list[str] = []
     for code in cast("Iterable[object]", listed):
         if not isinstance(code, str) or code not in CODES:
@@ -414,7 +416,7 @@ def check_cleared(agent: str, field: str, labels: object) -> tuple[str, ...]:
     listed = (labels,) if isinstance(labels, str) else labels
     names = tuple(cast("Iterable[object]", listed)) if isinstance(listed, Iterable) else (None,)
     if not all(isinstance(label, str) and label for label in names):
-        raise wrong(agent, field, f"{labels!r} is no list of labels", 'write ["secret"]')
+        raise wrong(agent, field, f"{labels!r} is not a list of labels", 'write ["secret"]')
     return cast("tuple[str, ...]", names)
 
 
@@ -432,7 +434,7 @@ def check_deps_type(agent: str, field: str, value: object) -> object:
 
 
 def fits_type(kind: object, value: object) -> bool | None:
-    """Whether a value is of a type; None if that is no type. What cannot be checked fits."""
+    """Whether a value is of a type; None if that is not a type. What cannot be checked fits."""
     if kind is Any or isinstance(kind, TypeVar):
         return True
     if isinstance(kind, UnionType) or get_origin(kind) is Union:

@@ -109,7 +109,7 @@ class Composable:
         return cast("Fallback", _join(other, "//", self))
 
     def __mul__(self, times: "int | Until | While") -> "Loop":
-        """This again and again: so many times, or until something holds."""
+        """Repeat this: a number of times, or until something holds."""
         from weft.declare.flow import make_loop
 
         return make_loop(self, times)
@@ -146,7 +146,7 @@ class Composable:
 
     def _repr_svg_(self) -> str | None:
         """What a notebook shows: the picture with its data edges."""
-        return drawn(cast("Node", self))
+        return draw_node(cast("Node", self))
 
 
 def _join(
@@ -168,6 +168,6 @@ def draw_with(drawer: Drawer) -> None:
     _drawers[:] = [drawer]
 
 
-def drawn(node: "Node") -> str | None:
+def draw_node(node: "Node") -> str | None:
     """The node as SVG; None where nobody said how."""
     return _drawers[0](node) if _drawers else None

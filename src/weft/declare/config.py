@@ -154,9 +154,9 @@ def _nonsense(name: str, value: Json) -> str | None:
         case "thinking", dict():
             return _wrong_thinking(value)
         case "cache", str() if value not in TTLS:
-            return f"{value!r} is no time anybody keeps things for"
+            return f"{value!r} is not a time to keep things for"
         case "instruction_changes", str() if value not in CHANGES:
-            return f"{value!r} is no way to tell of a change"
+            return f"{value!r} is not a way to tell of a change"
         case "extra", dict():
             flat = (key for key, inner in value.items() if not isinstance(inner, dict))
             return next((f"`{key}` holds no dict" for key in flat), None)
@@ -177,7 +177,7 @@ def _wrong_thinking(value: JsonObject) -> str | None:
             return f"effort={setting!r} is not one of {', '.join(EFFORTS)}"
         whole = isinstance(setting, int) and not isinstance(setting, bool)
         if name == "budget" and not (whole and cast("int", setting) >= -1):
-            return f"budget={setting!r} is no number of tokens"
+            return f"budget={setting!r} is not a number of tokens"
         if name == "include" and not isinstance(setting, bool):
             return f"include={setting!r} is not True or False"
     return None
@@ -315,7 +315,7 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
     count_tokens: bool = False
     """Whether the tokens of an answer are counted here where its provider reports none."""
     passes: Sequence[PassFunction] = ()
-    """Passes on the requests of all agents, behind those of their own."""
+    """Passes on the requests of all agents, after their own."""
     global_instruction: str | None = None
     """A text before the instruction of every agent, with `{variables}` of the state."""
 
@@ -371,12 +371,12 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
             )
         if self.context is not None and not isinstance(cast("object", self.context), Policy):
             raise _wrong_option(
-                "context", f"{self.context!r} is no policy", "write context=C.auto()"
+                "context", f"{self.context!r} is not a policy", "write context=C.auto()"
             )
         if self.budget is not None and not isinstance(cast("object", self.budget), RunBudget):
             raise _wrong_option(
                 "budget",
-                f"{self.budget!r} is no run budget",
+                f"{self.budget!r} is not a run budget",
                 "write budget=RunBudget(tokens=200_000, money=0.50)",
             )
         stall = cast("object", self.stall)

@@ -59,7 +59,7 @@ class Recollection(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
     """When it was said, in seconds since 1970."""
     score: float = 0.0
-    """How well it fits the query, beside the best one's 1."""
+    """How well it fits the query; the best one has 1."""
 
 
 class MemorySearch(Protocol):
@@ -113,7 +113,7 @@ class CodeCall(msgspec.Struct, frozen=True):
 
 
 class CodeAnswer(msgspec.Struct, frozen=True):
-    """What a call that code made came to: a result, and media beside it."""
+    """What a call that code made came to: a result, and media with it."""
 
     response: JsonObject
     parts: tuple[Part, ...] = ()
@@ -134,7 +134,7 @@ class CodeSteps(Protocol):
 
     @property
     def media(self) -> Sequence[Part]:
-        """What the tools that the code called returned beside their results."""
+        """What the tools that the code called returned in addition to their results."""
         ...
 
     def restore(self) -> Iterator[bytes]:
@@ -161,7 +161,7 @@ class CodeSteps(Protocol):
 
 
 class DraftActions:
-    """The actions of an event that is being made: set what it is to do beside being said."""
+    """The actions of an event that is being made: set what it does in addition to being said."""
 
     __slots__ = (
         "artifact_delta",

@@ -171,7 +171,7 @@ class CustomAgent(Composable, metaclass=_Settling):
     writes: Sequence[str] = ()
     """The state keys that the code writes; undeclared, it may write any."""
     sub_agents: "Sequence[Node]" = ()
-    """Agents and flows that the code runs, beside those that are attributes of their own."""
+    """Agents and flows that the code runs and that are not attributes of their own."""
     input_schema: object | None = None
     """What it takes when an agent calls it as a tool."""
     deps_type: object | None = None
@@ -192,7 +192,7 @@ class CustomAgent(Composable, metaclass=_Settling):
     )  # fmt: skip
 
     def __init__(self, name: str = "", **fields: object) -> None:
-        annotated = _annotated(type(self))
+        annotated = _list_attributes(type(self))
         if name:
             self.name = name
         for field, value in fields.items():
@@ -245,7 +245,7 @@ class CustomAgent(Composable, metaclass=_Settling):
         new_by_id = {id(old): new for old, new in pairs}
         adopted = copy(self)
         for name, value in _attributes(self):
-            replaced = _replaced(value, new_by_id)
+            replaced = _replace_nodes(value, new_by_id)
             if replaced is not value:
                 object.__setattr__(adopted, name, replaced)
         origins = tuple((first, new_by_id[id(last)]) for first, last in self._origins)
@@ -325,7 +325,7 @@ def _check_run(kind: str, run: object) -> None:
     where = f"{kind}.run"
     if not callable(run):
         raise DeclarationError(f"{run!r} cannot be called", where=where, hint=hint)
-    # an async function without `yield` is no generator, and is easily written
+    # an async function without `yield` is not a generator, and is easily written
     if inspect.iscoroutinefunction(run):
         raise DeclarationError(
             "it yields nothing: there is no `yield` in it", where=where, hint=hint
@@ -345,7 +345,7 @@ def _classes(kind: type) -> Iterator[type]:
         yield one
 
 
-def _annotated(kind: type) -> list[str]:
+def _list_attributes(kind: type) -> list[str]:
     """The attributes that the author of a class annotates, or gives a value."""
     names: dict[str, None] = {}
     for one in _classes(kind):
@@ -401,7 +401,7 @@ def _nodes_in(value: object) -> Iterator[object]:
         yield from _nodes_in([*cast("dict[object, object]", value).values()])
 
 
-def _replaced(value: object, new_by_id: "Mapping[int, Node]") -> object:
+def _replace_nodes(value: object, new_by_id: "Mapping[int, Node]") -> object:
     """The value with other nodes in it; the very same value where there are none."""
     if isinstance(value, Composable):
         return new_by_id.get(id(value), value)
@@ -409,6 +409,6 @@ def _replaced(value: object, new_by_id: "Mapping[int, Node]") -> object:
         return value
     if isinstance(value, dict):
         pairs = cast("dict[object, object]", value).items()
-        return {key: _replaced(one, new_by_id) for key, one in pairs}
-    replaced = [_replaced(one, new_by_id) for one in cast("Iterable[object]", value)]
+        return {key: _replace_nodes(one, new_by_id) for key, one in pairs}
+    replaced = [_replace_nodes(one, new_by_id) for one in cast("Iterable[object]", value)]
     return replaced if isinstance(value, list) else tuple(replaced)

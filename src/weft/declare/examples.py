@@ -71,7 +71,7 @@ def _example(value: object, where: str) -> Example:
         unknown = next((name for name in fields if name not in Example.__struct_fields__), None)
         if unknown is not None or not {"user", "answer"} <= fields.keys():
             raise DeclarationError(
-                f"`{unknown}` is no part of an example"
+                f"`{unknown}` is not part of an example"
                 if unknown is not None
                 else "an example has `user` and `answer`",
                 where=where,
@@ -81,12 +81,14 @@ def _example(value: object, where: str) -> Example:
     elif isinstance(value, (tuple, list)):
         pieces = tuple(cast("Iterable[object]", value))
         if len(pieces) < 2:
-            raise DeclarationError(f"{value!r} is no example", where=where, hint=_FORM)
+            raise DeclarationError(f"{value!r} is not an example", where=where, hint=_FORM)
         value = Example(
             cast("str", pieces[0]), pieces[-1], cast("tuple[ExampleCall]", pieces[1:-1])
         )
     if not isinstance(value, Example):
-        raise DeclarationError(f"{shorten(repr(value), 60)} is no example", where=where, hint=_FORM)
+        raise DeclarationError(
+            f"{shorten(repr(value), 60)} is not an example", where=where, hint=_FORM
+        )
     if not isinstance(cast("object", value.user), str) or not value.user.strip():
         raise DeclarationError("the user says nothing", where=where, hint=_FORM)
     listed = cast("object", value.calls)
@@ -100,15 +102,15 @@ def _call(value: object, where: str) -> ExampleCall:
     if isinstance(value, Mapping):
         fields = dict(cast("Mapping[str, object]", value))
         if "name" not in fields or not fields.keys() <= {*ExampleCall.__struct_fields__}:
-            raise DeclarationError(f"{value!r} is no call", where=where, hint=_CALL_FORM)
+            raise DeclarationError(f"{value!r} is not a call", where=where, hint=_CALL_FORM)
         value = ExampleCall(**fields)  # type: ignore[arg-type]
     elif isinstance(value, (tuple, list)):
         pieces = tuple(cast("Iterable[object]", value))
         if not 1 <= len(pieces) <= 3:
-            raise DeclarationError(f"{value!r} is no call", where=where, hint=_CALL_FORM)
+            raise DeclarationError(f"{value!r} is not a call", where=where, hint=_CALL_FORM)
         value = ExampleCall(*pieces)  # type: ignore[arg-type]
     if not isinstance(value, ExampleCall) or not isinstance(cast("object", value.name), str):
-        raise DeclarationError(f"{value!r} is no call", where=where, hint=_CALL_FORM)
+        raise DeclarationError(f"{value!r} is not a call", where=where, hint=_CALL_FORM)
     args = require_object(value.args, where=f"{where}.args", refuse=DeclarationError)
     result = require_json(value.result, where=f"{where}.result", refuse=DeclarationError)
     return ExampleCall(value.name, args, result)
@@ -124,7 +126,7 @@ def fitted_examples(agent: "Agent") -> tuple[Example, ...]:
             tool = tools.get(call.name)
             if tool is None:
                 raise DeclarationError(
-                    f"it calls `{call.name}`, which is no tool of the agent",
+                    f"it calls `{call.name}`, which is not a tool of the agent",
                     where=where,
                     hint=f"the agent has: {', '.join(tools) or 'none'}",
                 )

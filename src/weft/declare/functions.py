@@ -198,7 +198,7 @@ def check_pass(owner: str, field: str, value: object) -> PassFunction:
     """A function that takes (prompt, env) and answers at once."""
     where = f"{owner}.{field}"
     if isinstance(value, type) or not callable(value):
-        raise DeclarationError(f"{value!r} is no pass", where=where, hint=_PASS_FORM)
+        raise DeclarationError(f"{value!r} is not a pass", where=where, hint=_PASS_FORM)
     if is_async(value) or is_generator(value):
         raise DeclarationError(
             f"the pass `{name_of(value)}` does not answer at once: compiling waits for nothing",

@@ -15,17 +15,17 @@ R = TypeVar("R")
 
 def hinted(function: Callable[P, R]) -> Callable[P, R]:
     """Refuse an option of `C` that there is none of where it is written, and name the nearest."""
-    return _hinted(function, "C")
+    return _check_call(function, "C")
 
 
 def hinted_change(function: Callable[P, R]) -> Callable[P, R]:
     """The same for `S`."""
-    return _hinted(function, "S")
+    return _check_call(function, "S")
 
 
-def _hinted(function: Callable[P, R], letter: str) -> Callable[P, R]:
+def _check_call(function: Callable[P, R], letter: str) -> Callable[P, R]:
     @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call_checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except TypeError:
@@ -33,15 +33,15 @@ def _hinted(function: Callable[P, R], letter: str) -> Callable[P, R]:
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise _misused(
+                raise _explain_misuse(
                     f"{letter}.{function.__name__}", signature, list(kwargs), error
                 ) from None
             raise
 
-    return checked
+    return call_checked
 
 
-def _misused(
+def _explain_misuse(
     word: str, signature: inspect.Signature, keywords: list[str], error: TypeError
 ) -> DeclarationError:
     options = [name for name in signature.parameters if name != "self"]

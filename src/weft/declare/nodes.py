@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from weft.declare.agent import CallbackChain, check_agents
+from weft.declare.changes import StateChange, change_of
 from weft.declare.checks import (
     check_callback,
     check_count,
@@ -41,11 +42,8 @@ class Step(ByFields, Composable):
     """A function of one argument, the state, that returns the changes to it, or None.
 
     It may be async. `reads` and `writes` name the keys it is known to use, for the checks;
-    `captures` those that get what the user said, before the function is called. What `S` makes
-    says more: `drops` are keys it takes away, `keeps` the only ones it leaves, `renames` old and
-    new names, `fills` whether it writes only what is missing, `maybe` whether it may do nothing,
-    `tags` what it calls the newest answer, `asks` the functions of the state that it calls, and
-    `written` how its author wrote it.
+    `captures` those that get what the user said, before the function is called. The function of a
+    step that `S` makes is a `StateChange`, which says more.
     """
 
     function: StateFunction
@@ -54,14 +52,6 @@ class Step(ByFields, Composable):
     reads: tuple[str, ...] = field(default=(), kw_only=True)
     writes: tuple[str, ...] = field(default=(), kw_only=True)
     captures: tuple[str, ...] = field(default=(), kw_only=True)
-    drops: tuple[str, ...] = field(default=(), kw_only=True)
-    keeps: tuple[str, ...] | None = field(default=None, kw_only=True)
-    renames: tuple[tuple[str, str], ...] = field(default=(), kw_only=True)
-    fills: bool = field(default=False, kw_only=True)
-    maybe: bool = field(default=False, kw_only=True)
-    tags: tuple[str, ...] = field(default=(), kw_only=True)
-    asks: tuple[StateFunction, ...] = field(default=(), kw_only=True, compare=False)
-    written: str = field(default="", kw_only=True, compare=False)
 
     sub_agents: ClassVar[tuple[()]] = ()
     children: ClassVar[tuple[()]] = ()
@@ -77,14 +67,6 @@ class Step(ByFields, Composable):
             reads: Iterable[str] = (),
             writes: Iterable[str] = (),
             captures: Iterable[str] = (),
-            drops: Iterable[str] = (),
-            keeps: Iterable[str] | None = None,
-            renames: Iterable[tuple[str, str]] = (),
-            fills: bool = False,
-            maybe: bool = False,
-            tags: Iterable[str] = (),
-            asks: Iterable[StateFunction] = (),
-            written: str = "",
         ) -> None:
             """What people may pass is wider than what the fields hold."""
 
@@ -96,16 +78,15 @@ class Step(ByFields, Composable):
         check_name(self.name, kind="Step")
         check_text(self.name, "description", self.description)
         check_function(self.function, f"Step {own}")
-        options = {
-            "reads": self.reads,
-            "writes": self.writes,
-            "captures": self.captures,
-            "drops": self.drops,
-            "tags": self.tags,
-        }
+        options = {"reads": self.reads, "writes": self.writes, "captures": self.captures}
         for option, keys in options.items():
             check_names(option, keys, where=f"Step {own}")
             object.__setattr__(self, option, tuple(keys))
+
+    @property
+    def change(self) -> StateChange:
+        """The word of `S` that makes the change; `OWN_CODE` for a function of the author's."""
+        return change_of(self.function)
 
 
 def check_function(function: object, where: str) -> None:
@@ -279,7 +260,7 @@ def race(
 @flow_node("timeout(agent, 30)")
 @dataclass(frozen=True, repr=False, eq=False)
 class Timeout(ByFields, Composable):
-    """The body, for so many seconds at most; written `timeout(a, 30)`.
+    """The body, for at most `seconds`; written `timeout(a, 30)`.
 
     A body that takes longer is stopped and fails with the code `timeout`, so that a fallback can
     catch it: `timeout(a, 30) // b`. Only time at work counts: not that of whoever reads the

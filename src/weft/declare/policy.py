@@ -168,7 +168,7 @@ class Verbs(Generic[Changed]):
         for path in (*names, *gone):
             if not re.fullmatch(r"(?:\[\]\.?)*[^.\[\]]+(?:\[\])*(?:\.[^.\[\]]+(?:\[\])*)*", path):
                 raise DeclarationError(
-                    f"{path!r} is no path of fields",
+                    f"{path!r} is not a path of fields",
                     where="C.project",
                     hint='write "status", "order.id" or "rows[].id"',
                 )
@@ -177,7 +177,7 @@ class Verbs(Generic[Changed]):
 
     @hinted
     def truncate(self, tokens: int, *, keep: Keep = "head") -> Changed:
-        """At most so many tokens of each text and result: its head, its tail, or both ends."""
+        """At most `tokens` tokens of each text and result: its head, its tail, or both ends."""
         require_count("truncate", "tokens", tokens)
         check_choice("C.truncate", "keep", keep, Keep)
         return self._then(Truncate(tokens=tokens, keep=keep))
@@ -195,7 +195,7 @@ class Verbs(Generic[Changed]):
     ) -> Changed:
         """What lies before the last `before` turns as a summary that a model writes, once.
 
-        One summary stands for `every` so many turns: the more, the less often what was sent
+        One summary covers `every` turns: the more, the less often what was sent
         before changes. `scope` narrows it to "results" or to what other "agents" said.
         """
         require_count("summarize", "before", before, 0)
@@ -207,7 +207,7 @@ class Verbs(Generic[Changed]):
         require_model("summarize", model)
         if prompt is not None and not (isinstance(cast("object", prompt), str) and prompt.strip()):
             raise DeclarationError(
-                f"prompt={prompt!r} is no text", where="C.summarize", hint="pass what to ask for"
+                f"prompt={prompt!r} is not a text", where="C.summarize", hint="pass what to ask for"
             )
         step = Summarize(
             before=before, every=every, scope=scope, schema=schema, prompt=prompt, model=model
@@ -238,9 +238,9 @@ class Verbs(Generic[Changed]):
         reserve: int | None = None,
         keep_recent: int | None = None,
     ) -> Changed:
-        """The whole request within so many tokens, `reserve` of them for the answer; the last.
+        """The whole request within `limit` tokens, `reserve` of them for the answer; the last.
 
-        With `keep_recent` age alone decides, whatever their tiers: so many of the newest items
+        With `keep_recent` age alone decides, whatever their tiers: that many of the newest items
         stay, and the oldest go first.
         """
         require_count("budget", "tokens", tokens)
@@ -267,7 +267,7 @@ class Verbs(Generic[Changed]):
         seconds: float | None = None,
         stale: Stale = "drop",
     ) -> Changed:
-        """Results older than so many turns or seconds are dropped, marked, or compacted."""
+        """Results older than a number of turns or seconds are dropped, marked, or compacted."""
         check_choice("C.fresh", "stale", stale, Stale)
         if turns is None and seconds is None:
             raise DeclarationError(
@@ -346,7 +346,9 @@ class Verbs(Generic[Changed]):
         """A label on state keys, tools' results and artifacts; only who is cleared sees them."""
         if not isinstance(cast("object", name), str) or not re.fullmatch(r"[A-Za-z][\w-]*", name):
             raise DeclarationError(
-                f"{name!r} is no label", where="C.label", hint='write C.default().label("secret")'
+                f"{name!r} is not a label",
+                where="C.label",
+                hint='write C.default().label("secret")',
             )
         marked = require_names("label", keys, "state keys", least=0)
         whose = require_names("label", tools, "tool names", least=0)
@@ -480,7 +482,7 @@ class Policy(Verbs["Policy"]):
             raise _lone(other)
         if not isinstance(other, Policy):
             raise DeclarationError(
-                f"{other!r} is no policy", where="C", hint="write C.user() + C.window(3)"
+                f"{other!r} is not a policy", where="C", hint="write C.user() + C.window(3)"
             )
         for side in (self, other):
             if side.limit is not None:
@@ -495,7 +497,7 @@ class Policy(Verbs["Policy"]):
         for writing in other.writings:
             writings = _once(writings, writing)
         return Policy(
-            _united(self.stages, other.stages),
+            _unite_stages(self.stages, other.stages),
             None,
             self.duplicates or other.duplicates,
             protections,
@@ -542,12 +544,12 @@ class Policy(Verbs["Policy"]):
         for stage in self.stages:
             selector = stage.selector
             if not isinstance(selector, When):
-                stages = _united(stages, (stage,))
+                stages = _unite_stages(stages, (stage,))
             elif decide(selector, state):
                 inner = selector.policy.resolved(state, decide)
                 for step in stage.steps:
                     inner = inner._then(step)
-                stages = _united(stages, inner.stages)
+                stages = _unite_stages(stages, inner.stages)
                 whole = whole + replace(inner, stages=(Stage(ThisTurn()),))
         return replace(whole, stages=stages or (Stage(ThisTurn()),), limit=self.limit)
 
@@ -604,12 +606,12 @@ def _once(steps: tuple[Part, ...], step: Part) -> tuple[Part, ...]:
     return steps if step in steps else (*steps, step)
 
 
-def _united(first: tuple[Stage, ...], second: tuple[Stage, ...]) -> tuple[Stage, ...]:
+def _unite_stages(first: tuple[Stage, ...], second: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """The stages of both, each once; what lets nothing through adds nothing."""
     stages = list(first)
     stages += [stage for stage in second if stage not in stages]
     if len(stages) > 1:
-        # nothing beside something adds nothing
+        # nothing together with something adds nothing
         loud = [stage for stage in stages if not isinstance(stage.selector, Nothing)]
         stages = loud or stages[:1]
     return tuple(stages)
@@ -617,7 +619,7 @@ def _united(first: tuple[Stage, ...], second: tuple[Stage, ...]) -> tuple[Stage,
 
 def _after_budget(step: object) -> DeclarationError:
     return DeclarationError(
-        f"a budget is the last word of a policy, and `{step}` stands behind it",
+        f"a budget is the last word of a policy, and `{step}` comes after it",
         where="C.budget",
         hint="write the budget last: policy.compact().budget(8000)",
     )
@@ -625,7 +627,7 @@ def _after_budget(step: object) -> DeclarationError:
 
 def _no_transform(other: object) -> DeclarationError:
     return DeclarationError(
-        f"{other!r} is no transform", where="C", hint="write policy | C.compact()"
+        f"{other!r} is not a transform", where="C", hint="write policy | C.compact()"
     )
 
 
@@ -645,7 +647,7 @@ class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
     """Keep the whole request within `token_budget`, dropping the oldest items first.
 
     It is short for `C.budget(token_budget, overflow="drop", reserve=0, keep_recent=keep_recent)`,
-    beside whatever the agent's policy says. System text, tools, schema and history all count.
+    in addition to what the agent's policy says. System text, tools, schema and history all count.
     The last `keep_recent` items and the message that started the invocation are never dropped.
     """
 

@@ -37,31 +37,37 @@ class PolicyWord(msgspec.Struct, frozen=True):
     placed: ClassVar[int] = 0
 
     def __str__(self) -> str:
-        options: list[str] = []
-        names, defaults = self.__struct_fields__, self.__struct_defaults__
-        required = len(names) - len(defaults)
-        for index, name in enumerate(names):
-            value: object = getattr(self, name)
-            if index >= required and value == defaults[index - required]:
-                continue
-            if index < self.placed and isinstance(value, tuple):
-                options += map(_spelled, cast("tuple[object, ...]", value))
-            elif index < self.placed:
-                options.append(_spelled(value))
-            else:
-                options.append(f"{name}={_spelled(value)}")
-        return f"{self.word}({', '.join(options)})"
+        return f"{self.word}({', '.join(spell_options(self, self.placed))})"
 
     __repr__ = __str__
 
 
-def _spelled(value: object) -> str:
+def spell_options(word: msgspec.Struct, placed: int) -> list[str]:
+    """What stands between the parentheses; an option with its default value is not written."""
+    options: list[str] = []
+    names, defaults = word.__struct_fields__, word.__struct_defaults__
+    required = len(names) - len(defaults)
+    for index, name in enumerate(names):
+        value: object = getattr(word, name)
+        if index >= required and value == defaults[index - required]:
+            continue
+        if index < placed and isinstance(value, tuple):
+            options += map(spell_value, cast("tuple[object, ...]", value))
+        elif index < placed:
+            options.append(spell_value(value))
+        else:
+            options.append(f"{name}={spell_value(value)}")
+    return options
+
+
+def spell_value(value: object) -> str:
+    """An option as its author wrote it; a function by its name."""
     if value is None or isinstance(value, str | int | float | bool | PolicyWord):
         return repr(value)
     if isinstance(value, dict):
         return repr(cast("dict[object, object]", value))
     if isinstance(value, tuple):
-        return "[" + ", ".join(_spelled(one) for one in cast("tuple[object, ...]", value)) + "]"
+        return "[" + ", ".join(spell_value(one) for one in cast("tuple[object, ...]", value)) + "]"
     if callable(value):
         return name_of(value)
     name = cast("object", getattr(value, "name", None))
@@ -273,7 +279,7 @@ class Project(PolicyWord, frozen=True):
 
 
 class Truncate(PolicyWord, frozen=True):
-    """At most so many tokens of each text and result."""
+    """At most a number of tokens of each text and result."""
 
     word: ClassVar[str] = "truncate"
     tokens: int
@@ -283,7 +289,7 @@ class Truncate(PolicyWord, frozen=True):
 class Summarize(PolicyWord, frozen=True):
     """What lies before the last `before` turns as a summary that a model writes.
 
-    One summary stands for `every` so many turns; None is as many as stay, where those are a few.
+    One summary covers `every` turns; None is as many as stay, where those are a few.
     """
 
     word: ClassVar[str] = "summarize"
@@ -312,7 +318,7 @@ class Fit(PolicyWord, frozen=True):
 
 
 class Fresh(PolicyWord, frozen=True):
-    """Results that are older than so many turns or seconds are stale."""
+    """Results that are older than a number of turns or seconds are stale."""
 
     word: ClassVar[str] = "fresh"
     turns: int | None = None
@@ -404,7 +410,7 @@ class Budget(PolicyWord, frozen=True):
     overflow: Overflow = "degrade"
     reserve: int | None = None
     keep_recent: int | None = None
-    """With it age alone decides: so many of the newest stay, and the oldest go first."""
+    """With it age alone decides: that many of the newest stay, and the oldest go first."""
 
 
 Reduction: TypeAlias = Compact | Dedupe | Project | Truncate | Summarize | Priority | Fit | Fresh
@@ -457,7 +463,7 @@ def require_names(word: str, values: object, what: str, *, least: int = 1) -> tu
 
 
 def require_count(word: str, name: str, value: object, least: int = 1) -> None:
-    """Refuse what is no whole number of at least `least`."""
+    """Refuse what is not a whole number of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise DeclarationError(
             f"{name}={value!r} is not a whole number of at least {least}",
@@ -467,7 +473,7 @@ def require_count(word: str, name: str, value: object, least: int = 1) -> None:
 
 
 def require_amount(word: str, name: str, value: object, *, most: float = float("inf")) -> None:
-    """Refuse what is no number above 0 and at most `most`."""
+    """Refuse what is not a number above 0 and at most `most`."""
     right = isinstance(value, int | float) and not isinstance(value, bool)
     if not right or not 0 < cast("float", value) <= most:
         limit = "" if most == float("inf") else f" and at most {most:g}"

@@ -41,7 +41,7 @@ class WebSearch(DeclaredStruct, frozen=True, kw_only=True, tag="web_search"):
         )
         if not known:
             raise DeclarationError(
-                f"location={location!r} is no place",
+                f"location={location!r} is not a place",
                 where="WebSearch.location",
                 hint='write location={"city": "Oslo", "country": "NO"}',
             )
@@ -141,7 +141,7 @@ def _check_domains(tool: WebSearch | WebFetch) -> None:
         for domain in cast("tuple[str, ...]", getattr(tool, field)):
             if "://" in domain or " " in domain:
                 raise DeclarationError(
-                    f"{domain!r} is no domain",
+                    f"{domain!r} is not a domain",
                     where=f"{kind}.{field}",
                     hint='write the name alone, such as "example.com" or "example.com/docs"',
                 )
@@ -162,5 +162,7 @@ def _set_texts(tool: msgspec.Struct, field: str, values: object) -> None:
     listed = tuple(cast("Iterable[object]", texts))
     wrong = next((one for one in listed if not isinstance(one, str) or not one.strip()), None)
     if wrong is not None:
-        raise DeclarationError(f"{wrong!r} is no text", where=where, hint=f'write {field}=["..."]')
+        raise DeclarationError(
+            f"{wrong!r} is not a text", where=where, hint=f'write {field}=["..."]'
+        )
     msgspec.structs.force_setattr(tool, field, listed)

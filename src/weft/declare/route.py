@@ -181,13 +181,13 @@ class Route(ByFields, Composable):
         looked = False
         for case in self.cases:
             if case.predicate is not None:
-                if self._asked(case.predicate, case.label, state):
+                if self._predicate_holds(case.predicate, case.label, state):
                     return case.label, case.node
                 continue
             # once, and only if a case compares it: a missing key is an error
             if not looked:
                 current, looked = self._value(state), True
-            if current is not None and self._compared(case, current):
+            if current is not None and self._case_holds(case, current):
                 return case.label, case.node
         return None if self.default is None else (OTHERWISE, self.default)
 
@@ -197,7 +197,7 @@ class Route(ByFields, Composable):
             current = look_up(self.key, state)
             missing = f"there is no `{self.key}` in the state"
         else:
-            current = cast("Json", self._called(self.key, name_of(self.key), state))
+            current = cast("Json", self._call_function(self.key, name_of(self.key), state))
             missing = f"`{name_of(self.key)}` found nothing in the state"
         if current is None and self.default is None:
             known = ", ".join(sorted(state)) or "nothing"
@@ -208,7 +208,7 @@ class Route(ByFields, Composable):
             )
         return current
 
-    def _compared(self, case: Case, current: Json) -> bool:
+    def _case_holds(self, case: Case, current: Json) -> bool:
         try:
             return holds(cast("Comparison", case.op), current, case.value)
         except Incomparable as error:
@@ -218,10 +218,14 @@ class Route(ByFields, Composable):
                 hint="make the agent that writes it return the right type: agent @ Schema",
             ) from None
 
-    def _asked(self, predicate: StateFunction, label: str, state: Mapping[str, Json]) -> bool:
-        return bool(self._called(predicate, label, state))
+    def _predicate_holds(
+        self, predicate: StateFunction, label: str, state: Mapping[str, Json]
+    ) -> bool:
+        return bool(self._call_function(predicate, label, state))
 
-    def _called(self, function: StateFunction, label: str, state: Mapping[str, Json]) -> object:
+    def _call_function(
+        self, function: StateFunction, label: str, state: Mapping[str, Json]
+    ) -> object:
         try:
             answer = ask(function, state)
         except Exception as error:
@@ -295,12 +299,15 @@ def _choices(gate: str, values: object) -> tuple[Choice, ...]:
     """The choices of a gate as values, or an error that says which is none."""
     hint = 'write choices=["yes", "no"]'
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise wrong(gate, "choices", f"{values!r} is no list of choices", hint)
+        raise wrong(gate, "choices", f"{values!r} is not a list of choices", hint)
     choices: list[Choice] = []
     for choice in cast("Iterable[object]", values):
         if not isinstance(choice, (str, int, float)) or choice == "":
             raise wrong(
-                gate, "choices", f"{choice!r} is no choice: it is no text, number or truth", hint
+                gate,
+                "choices",
+                f"{choice!r} is not a choice: it is not a text, number or truth",
+                hint,
             )
         if any(same(choice, other) for other in choices):
             raise DeclarationError(
@@ -325,7 +332,7 @@ def check_value(op: Comparison, value: object, *, where: str) -> Json:
     """The value a case names, copied, or an error that says why nothing could match it."""
     if value is None:
         raise DeclarationError(
-            "None is no value: a key that holds it counts as missing",
+            "None is not a value: a key that holds it counts as missing",
             where=where,
             hint="use .otherwise(agent) for a missing key",
         )
@@ -347,7 +354,7 @@ def holds(op: Comparison, current: Json, value: Json) -> bool:
         case "contains":
             return _contains(current, value)
         case "gt" | "gte" | "lt" | "lte":
-            return _ordered(op, current, value)
+            return _order_holds(op, current, value)
         case _ as unreachable:
             assert_never(unreachable)
 
@@ -366,7 +373,7 @@ def quoted(value: Json) -> str:
 
 
 def spell_options(flow: "Flow") -> list[str]:
-    """What was said of the flow beside its nodes."""
+    """The options of a flow, without its nodes."""
     options = [] if flow.name == type(flow).__name__.lower() else [f"name={quoted(flow.name)}"]
     if flow.description:
         options.append(f"description={quoted(flow.description)}")
@@ -389,7 +396,7 @@ def _contains(current: Json, value: Json) -> bool:
     raise Incomparable(f"{_kind(current)} cannot contain {_kind(value)}")
 
 
-def _ordered(op: str, current: Json, value: Json) -> bool:
+def _order_holds(op: str, current: Json, value: Json) -> bool:
     if isinstance(current, str) and isinstance(value, str):
         return bool(_ORDERS[op](_label(current), _label(value)))
     if _is_number(current) and _is_number(value):

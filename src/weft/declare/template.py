@@ -76,17 +76,17 @@ class Rendered(msgspec.Struct, frozen=True):
 @functools.lru_cache(maxsize=4096)
 def parse(source: str) -> Template:
     """The text's pieces; cached, since a declaration is compiled many times."""
-    return _parsed(source)
+    return _parse_cached(source)
 
 
 def value_positions(source: str, values: Iterable[str]) -> tuple[int, ...]:
-    """Where in a text stand braces that came from a value, and so are no placeholder.
+    """Where in a text stand braces that came from a value, and so are not placeholders.
 
     A placeholder is a value's if a value names it too, however it was changed on its way, or if
     one of its braces lies in a value. Where its author wrote the same one, nobody can tell the
     two apart: it is left as it is, for what a value says must never be expanded.
     """
-    spots = [piece for piece in _parsed(source).pieces if _is_spot(piece, source)]
+    spots = [piece for piece in _parse_cached(source).pieces if _is_spot(piece, source)]
     if not spots:
         return ()
     named: set[str] = set()
@@ -94,7 +94,7 @@ def value_positions(source: str, values: Iterable[str]) -> tuple[int, ...]:
     for value in values:
         if "{" not in value and "}" not in value:
             continue
-        named.update(_name(p, value) for p in _parsed(value).pieces if _is_spot(p, value))
+        named.update(_name(p, value) for p in _parse_cached(value).pieces if _is_spot(p, value))
         # a function may have stripped the value before it put it into its text
         for form in {value, value.strip()}:
             at = source.find(form) if form else -1
@@ -132,7 +132,7 @@ def _name(spot: Literal | Variable, source: str) -> str:
     return inner.strip("{}? \t").casefold()
 
 
-def _parsed(source: str) -> Template:
+def _parse_cached(source: str) -> Template:
     # most texts have no braces
     if "{" not in source:
         text = (Literal(source, 0, len(source)),) if source else ()

@@ -479,13 +479,13 @@ def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:
         if isinstance(value, Tool):
             tools.append(cast("Tool", value))
         elif isinstance(value, ToolsetLike) and not isinstance(value, type):
-            tools.extend(_opened(value, where=where))
+            tools.extend(_open_toolset(value, where=where))
         else:
             tools.append(_from_value(value, where=where))
     return tuple(tools)
 
 
-def _opened(toolset: ToolsetLike, *, where: str) -> tuple[Tool, ...]:
+def _open_toolset(toolset: ToolsetLike, *, where: str) -> tuple[Tool, ...]:
     tools = cast("object", toolset.get_tools())
     if inspect.iscoroutine(tools):
         tools.close()
@@ -528,7 +528,7 @@ def _list_hint(value: object) -> str:
 
 
 def _tool_hint(value: object) -> str:
-    """What to pass instead of something that is no tool."""
+    """What to pass instead of something that is not a tool."""
     if isinstance(value, str) and value.isidentifier():
         return (
             f"pass the function itself, without quotes: {value}; or, if a call gave this, f and"

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar, assert_never, cast
 import msgspec
 
 from weft.declare.agent import Agent, agents_of, below, children, walk_tree
+from weft.declare.changes import OWN_CODE
 from weft.declare.compose import Composable
 from weft.declare.custom import CustomAgent
 from weft.declare.flow import Fallback, Flow, Loop, Node, Parallel, Sequence, until, while_
@@ -185,7 +186,7 @@ def rebuild(node: Node, change: Callable[[Agent], Agent]) -> Node:
 
 
 def rebuild_program(root: Node, change: Callable[[Agent], Agent]) -> Node:
-    """The program with every agent changed: in flows, below agents, and behind tools.
+    """The program with every agent changed: in flows, below agents, and in tools.
 
     An agent that stands in several places is changed once, and is the same agent in all of them.
     """
@@ -404,9 +405,10 @@ class _KeysTaken(DefaultVisitor[set[str]]):
         return keys
 
     def visit_step(self, node: Step) -> set[str]:
-        keys = {*node.reads, *(old for old, _ in node.renames)}
+        keys = {*node.reads, *(old for old, _ in node.change.renames)}
         # a plain function that declares nothing may read anything
-        if node.asks or not (node.written or node.reads or node.writes):
+        own_code = node.change is OWN_CODE
+        if node.change.asks or (own_code and not (node.reads or node.writes)):
             keys.add(_OPAQUE)
         return keys
 
@@ -448,20 +450,22 @@ class _FlowText(Visitor[str]):
         return node.name
 
     def visit_step(self, node: Step) -> str:
-        return node.written or node.name
+        return node.name if node.change is OWN_CODE else str(node.change)
 
     def visit_sequence(self, node: Sequence) -> str:
-        return self._joined(node, " >> ")
+        return self._join_children(node, " >> ")
 
     def visit_parallel(self, node: Parallel) -> str:
         if node.on_error == "cancel":
-            return self._joined(node, " | ")
-        return self._joined(node, " | ", f"on_error={quoted(node.on_error)}")
+            return self._join_children(node, " | ")
+        return self._join_children(node, " | ", f"on_error={quoted(node.on_error)}")
 
     def visit_fallback(self, node: Fallback) -> str:
-        return self._joined(node, " // ")
+        return self._join_children(node, " // ")
 
-    def _joined(self, node: Sequence | Parallel | Fallback, operator: str, *more: str) -> str:
+    def _join_children(
+        self, node: Sequence | Parallel | Fallback, operator: str, *more: str
+    ) -> str:
         """The children with the operator between; the named form where there are options."""
         children = [self.visit(child) for child in node.children]
         options = [*spell_options(node), *more]

@@ -187,7 +187,7 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
         for name, value in (("query", query), ("from_state", from_state)):
             if value is not None and not (isinstance(cast("object", value), str) and value.strip()):
                 raise DeclarationError(
-                    f"{name}={value!r} is no text", where="C.relevant", hint="pass a text"
+                    f"{name}={value!r} is not a text", where="C.relevant", hint="pass a text"
                 )
         if top_k is not None:
             require_count("relevant", "top_k", top_k)
@@ -243,7 +243,7 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
         for name, value in (("query", query), ("from_state", from_state)):
             if value is not None and (not isinstance(cast("object", value), str) or not value):
                 raise DeclarationError(
-                    f"{name}={value!r} is no text", where="C.memory", hint="pass a text"
+                    f"{name}={value!r} is not a text", where="C.memory", hint="pass a text"
                 )
         require_count("memory", "top_k", top_k)
         if scorer == "embedding":
@@ -258,7 +258,7 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
         check_predicate(predicate, where="C.when")
         if not isinstance(cast("object", policy), Policy):
             raise DeclarationError(
-                f"{policy!r} is no policy",
+                f"{policy!r} is not a policy",
                 where="C.when",
                 hint='write C.when(lambda state: state["vip"], C.window(20))',
             )
@@ -303,24 +303,24 @@ def policy_from(text: str) -> Policy:
         ) from None
     except (RecursionError, MemoryError):
         raise DeclarationError("it nests too deep", where="policy", hint=_HINT) from None
-    policy = _evaluated(tree.body, text)
+    policy = _evaluate(tree.body, text)
     if not isinstance(policy, Policy):
         raise DeclarationError(
-            f"`{text}` is no policy: it says what to do, but not with which items",
+            f"`{text}` is not a policy: it says what to do, but not with which items",
             where="policy",
             hint=f"begin with a selector: C.default().{text.strip().removeprefix('C.')}",
         )
     return policy
 
 
-def _evaluated(node: ast.expr, text: str) -> object:
+def _evaluate(node: ast.expr, text: str) -> object:
     """The value of one part of the expression."""
     if isinstance(node, ast.Name) and node.id == "C":
         return C
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return _apply_call(node, node.func, text)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.BitOr):
-        one, other = _evaluated(node.left, text), _evaluated(node.right, text)
+        one, other = _evaluate(node.left, text), _evaluate(node.right, text)
         if one is C or other is C:
             _refuse(node, text)
         joins = cast("Policy", one)
@@ -330,7 +330,7 @@ def _evaluated(node: ast.expr, text: str) -> object:
 
 def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
     """What a word of `C`, or a verb of a policy, gives with these options."""
-    value, word = _evaluated(function.value, text), function.attr
+    value, word = _evaluate(function.value, text), function.attr
     if word.startswith("_"):
         _refuse(node, text)
     verb = cast("object", getattr(value, word, None))
@@ -352,7 +352,7 @@ def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
 def _argument(node: ast.expr, text: str) -> object:
     """An option: a literal, or a policy of its own."""
     if isinstance(node, ast.Call):
-        return _evaluated(node, text)
+        return _evaluate(node, text)
     try:
         return cast("object", ast.literal_eval(node))
     except (ValueError, TypeError):

@@ -1,7 +1,7 @@
 """Evaluations of agents, on pydantic-evals: its datasets and reports, and what only Weft can see.
 
-`task(agent)` is the function that a `Dataset` evaluates. The evaluators look at the run behind an
-answer: the calls, the state, the tokens, the money, and the requests that the model was sent.
+`task(agent)` is the function that a `Dataset` evaluates. The evaluators look at the run that made
+an answer: the calls, the state, the tokens, the money, and the requests that the model was sent.
 """
 
 from weft.errors import UsageError

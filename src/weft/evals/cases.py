@@ -142,7 +142,7 @@ def _compared(case: AnyCase, shared: Sequence[AnyEvaluator]) -> AnyCase:
 def read_cases(path: Path | str) -> Cases:
     """The cases of a file: a dataset as YAML or JSON, or google-adk's `*.evalset.json`."""
     path = Path(path)
-    content = _parsed(path)
+    content = _read_file(path)
     if isinstance(content, list):
         return _adk_set(path, _older(cast("list[object]", content), path))
     if isinstance(content, Mapping):
@@ -157,7 +157,7 @@ def read_cases(path: Path | str) -> Cases:
     raise _unreadable(path, "it is neither a dataset nor an eval set")
 
 
-def _parsed(path: Path) -> object:
+def _read_file(path: Path) -> object:
     import yaml  # type: ignore[import-untyped, unused-ignore]
 
     try:
@@ -283,7 +283,7 @@ class _AdkCase(msgspec.Struct, frozen=True):
 
 
 class _Criteria(msgspec.Struct, frozen=True):
-    """What a `test_config.json` beside the eval set asks for; else google-adk's defaults."""
+    """What a `test_config.json` next to the eval set asks for; else google-adk's defaults."""
 
     order: Order | None = "exact"
     similar: float | None = _SIMILAR
@@ -459,7 +459,7 @@ def _criteria(path: Path) -> _Criteria:
     """What the file asks for. A criterion that Weft does not have is named, not passed over."""
     if not path.is_file():
         return _Criteria()
-    asked = _object(_object(_parsed(path), str(path)).get("criteria") or {}, str(path))
+    asked = _object(_object(_read_file(path), str(path)).get("criteria") or {}, str(path))
     order: Order | None = None
     similar: float | None = None
     rubrics = False

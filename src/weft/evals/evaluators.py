@@ -33,7 +33,7 @@ def trajectory(
     """The tool calls of the run: names, or calls with arguments, as `call("add", a=1)`.
 
     `exact`: these calls and no others, in this order. `in_order`: these in this order, others in
-    between. `any_order`: these in any order, others beside them. A call that is only a name may
+    between. `any_order`: these in any order, others among them. A call that is only a name may
     have any arguments; under `subset` a call may have more of them than are expected.
     """
     return Trajectory([*calls], order, arguments, turn)
@@ -67,12 +67,12 @@ def state(values: Mapping[str, Json], *, exact: bool = False) -> "EndState":
 
 
 def tokens(most: int) -> "MostTokens":
-    """All requests and answers together have at most so many tokens."""
+    """All requests and answers together have at most this number of tokens."""
     return MostTokens(most)
 
 
 def cost(most: float) -> "MostMoney":
-    """The run costs at most so many US dollars."""
+    """The run costs at most this many US dollars."""
     return MostMoney(most)
 
 
@@ -111,19 +111,19 @@ class Trajectory(_ByWord, Evaluator[object, object, object]):
         if not isinstance(cast("object", self.calls), list):
             self.calls = [self.calls]
         for each in self.calls:
-            _wanted(each)
+            _read_expected(each)
         _choose("trajectory", "order", self.order, get_args(Order))
         _choose("trajectory", "arguments", self.arguments, get_args(Arguments))
         _require_turn("trajectory", self.turn)
 
     def get_default_evaluation_name(self) -> str:
         """The name in a report; each turn has its own."""
-        return _named("trajectory", self.turn)
+        return _name_for_turn("trajectory", self.turn)
 
     def build_serialization_arguments(self) -> dict[str, object]:
         """The calls in the form that a file has."""
         arguments = super().build_serialization_arguments()
-        wanted = [_wanted(each) for each in self.calls]
+        wanted = [_read_expected(each) for each in self.calls]
         arguments["calls"] = [
             name if args is None else {"name": name, "args": args} for name, args in wanted
         ]
@@ -131,7 +131,7 @@ class Trajectory(_ByWord, Evaluator[object, object, object]):
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
         """Compare the calls."""
-        wanted = [_wanted(each) for each in self.calls]
+        wanted = [_read_expected(each) for each in self.calls]
         actual = [
             each for each in AgentRun.of(ctx).calls if self.turn is None or each.turn == self.turn
         ]
@@ -142,8 +142,8 @@ class Trajectory(_ByWord, Evaluator[object, object, object]):
         }[self.order](wanted, actual)
         if fits:
             return EvaluationReason(True)
-        calls = ", ".join(_spelled(each.name, each.args) for each in actual) or "none"
-        expected = ", ".join(_spelled(*each) for each in wanted) or "none"
+        calls = ", ".join(_spell_call(each.name, each.args) for each in actual) or "none"
+        expected = ", ".join(_spell_call(*each) for each in wanted) or "none"
         how = {"exact": "", "in_order": " in this order", "any_order": " in any order"}[self.order]
         return EvaluationReason(False, f"expected{how}: {expected}; the calls were: {calls}")
 
@@ -193,7 +193,7 @@ Wanted = tuple[str, dict[str, Json] | None]
 """A call that is expected; without arguments, any will do."""
 
 
-def _wanted(each: object) -> Wanted:
+def _read_expected(each: object) -> Wanted:
     """An expected call: a name, `call(...)`, {name: ..., args: ...} or {name: args}."""
     if isinstance(each, str) and each.strip():
         return each, None
@@ -215,7 +215,7 @@ def _wanted(each: object) -> Wanted:
     )
 
 
-def _spelled(name: str, args: Mapping[str, Json] | None) -> str:
+def _spell_call(name: str, args: Mapping[str, Json] | None) -> str:
     return name if args is None else f"{name}({compact(args)[1:-1]})"
 
 
@@ -250,7 +250,7 @@ class ExpectedAnswer(_ByWord, Evaluator[object, object, object]):
 
     def get_default_evaluation_name(self) -> str:
         """The name in a report; each turn has its own."""
-        return _named("answer", self.turn)
+        return _name_for_turn("answer", self.turn)
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
         """Compare the answer with all that is expected of it."""
@@ -327,7 +327,7 @@ class Judge(_ByWord, Evaluator[object, object, object]):
 
     def get_default_evaluation_name(self) -> str:
         """The name in a report, with the rubric: a case may have several."""
-        return f"{_named('judge', self.turn)}: {self.rubric}"
+        return f"{_name_for_turn('judge', self.turn)}: {self.rubric}"
 
     async def evaluate(self, ctx: Context) -> EvaluationReason:
         """Ask the model."""
@@ -445,11 +445,13 @@ class EvidenceInView(_ByWord, Evaluator[object, object, object]):
             if self.absent and hits:
                 wrong.append(f"{text!r} is in {hits} of {len(chosen)} requests")
             elif not self.absent and (hits < enough or not chosen):
-                wrong.append(f"{text!r} is in {hits} of {_counted(self.request, len(chosen))}")
+                wrong.append(
+                    f"{text!r} is in {hits} of {_count_requests(self.request, len(chosen))}"
+                )
         return EvaluationReason(not wrong, "; ".join(wrong) or None)
 
 
-def _counted(which: Which, count: int) -> str:
+def _count_requests(which: Which, count: int) -> str:
     return f"{count} requests" if which in ("any", "every") else f"1 request, the {which}"
 
 
@@ -463,10 +465,10 @@ EVALUATORS: tuple[type[Evaluator[object, object, object]], ...] = (
     CachedShare,
     EvidenceInView,
 )
-"""What a dataset in a file can name beside pydantic-evals' own."""
+"""What a dataset in a file can name in addition to pydantic-evals' own."""
 
 
-def _named(name: str, turn: int | None) -> str:
+def _name_for_turn(name: str, turn: int | None) -> str:
     return name if turn is None else f"{name} of turn {turn}"
 
 

@@ -68,12 +68,12 @@ class AgentRun:
 
     @staticmethod
     def of(ctx: EvaluatorContext[object, object, object]) -> "AgentRun":
-        """The run behind a case's output."""
+        """The run that made a case's output."""
         run = cast("object", ctx.attributes.get(ATTRIBUTE))
         if isinstance(run, AgentRun):
             return run
         raise UsageError(
-            "there is no agent's run behind this output",
+            "no agent's run made this output",
             where=f"case {ctx.name}",
             hint="evaluate weft.evals.task(agent)",
         )
@@ -146,7 +146,7 @@ class CaseInputs(msgspec.Struct, frozen=True):
                     user_id=self.user_id, session_id=session_id, answers=answers
                 )
                 parts.append(result.check())
-            results.append(_joined(parts))
+            results.append(_join_results(parts))
         return results
 
     def _answer(self, name: str) -> Json:
@@ -200,7 +200,7 @@ def _messages(value: object) -> tuple[str, ...]:
     return tuple(cast("Sequence[str]", messages))
 
 
-def _joined(parts: Sequence[Result]) -> Result:
+def _join_results(parts: Sequence[Result]) -> Result:
     """The result of a turn that was answered in between: all its events, the last answer."""
     if len(parts) == 1:
         return parts[0]
@@ -265,7 +265,7 @@ def _run_of(results: Sequence[Result], requests: list[str]) -> AgentRun:
         state=results[-1].state,
         tokens=sum(tokens for tokens, _ in spent),
         money=sum(money for _, money in spent) if _is_priced(events) else None,
-        cached=_cached(total_usage(events)),
+        cached=_cached_share(total_usage(events)),
         requests=requests,
     )
 
@@ -285,7 +285,7 @@ def _is_priced(events: Sequence[Event]) -> bool:
     )
 
 
-def _cached(usage: Usage) -> float | None:
+def _cached_share(usage: Usage) -> float | None:
     if not usage.prompt_token_count or usage.cached_content_token_count is None:
         return None
     return usage.cached_content_token_count / usage.prompt_token_count
@@ -298,10 +298,10 @@ def _output(result: Result) -> object:
     try:
         return cast("object", msgspec.to_builtins(result.value))
     except TypeError:  # a pydantic model, which pydantic-evals knows how to compare
-        return _dumped(result.value)
+        return _dump_json(result.value)
 
 
-def _dumped(value: object) -> object:
+def _dump_json(value: object) -> object:
     from pydantic import TypeAdapter
 
     return cast("object", TypeAdapter(type(value)).dump_python(value, mode="json"))

@@ -15,7 +15,7 @@ from weft.declare import Agent, Node
 from weft.declare.compose import Composable
 from weft.declare.functions import name_of
 from weft.declare.route import OTHERWISE, quoted
-from weft.declare.visit import Visitor
+from weft.declare.visit import Visitor, show
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.graph.model import (
     LONGEST,
@@ -131,18 +131,19 @@ class _Builder(Visitor[Member]):
 
     def visit_step(self, node: declare.Step) -> Member:
         notes: tuple[str, ...] = ()
-        if node.drops:
-            notes = (f"drops {', '.join(node.drops)}",)
-        elif node.keeps is not None:
-            notes = (f"keeps only {', '.join(node.keeps)}",)
+        change = node.change
+        if change.drops:
+            notes = (f"drops {', '.join(change.drops)}",)
+        elif change.keeps is not None:
+            notes = (f"keeps only {', '.join(change.keeps)}",)
         notes += _opaque(may_write_anything(node))
         code = keys_of(node.function)
-        in_code = () if node.written else sorted({*code.writes, *code.maybe})
-        renamed = (new for _, new in node.renames)
+        in_code = sorted({*code.writes, *code.maybe})
+        renamed = (new for _, new in change.renames)
         keys = dict.fromkeys((*(node.writes or in_code), *node.captures, *renamed))
         origin = Origin("field", "function", node.name)
         writes = [(key, origin) for key in keys]
-        return self._vertex(node, _BoxContent("step", node.written or node.name, notes, writes))
+        return self._vertex(node, _BoxContent("step", show(node), notes, writes))
 
     def visit_gate(self, node: declare.Gate) -> Member:
         notes: list[str] = []
@@ -157,7 +158,7 @@ class _Builder(Visitor[Member]):
         return self._vertex(node, _BoxContent("tap", f"tap {node.name}", ("sees the whole state",)))
 
     def visit_expect(self, node: declare.Expect) -> Member:
-        title = _titled(node, f"expect {name_of(node.predicate)}")
+        title = _title_of(node, f"expect {name_of(node.predicate)}")
         return self._vertex(node, _BoxContent("expect", title, (f"else {node.message}",)))
 
     def visit_sequence(self, node: declare.Sequence) -> Member:
@@ -165,16 +166,16 @@ class _Builder(Visitor[Member]):
         return self._group(node, "sequence", title)
 
     def visit_parallel(self, node: declare.Parallel) -> Member:
-        return self._group(node, "parallel", _titled(node, "parallel"))
+        return self._group(node, "parallel", _title_of(node, "parallel"))
 
     def visit_race(self, node: declare.Race) -> Member:
-        return self._group(node, "race", _titled(node, "race"))
+        return self._group(node, "race", _title_of(node, "race"))
 
     def visit_fallback(self, node: declare.Fallback) -> Member:
-        return self._group(node, "fallback", _titled(node, "fallback"))
+        return self._group(node, "fallback", _title_of(node, "fallback"))
 
     def visit_timeout(self, node: declare.Timeout) -> Member:
-        return self._group(node, "timeout", _titled(node, f"timeout {node.seconds:g} s"))
+        return self._group(node, "timeout", _title_of(node, f"timeout {node.seconds:g} s"))
 
     def visit_loop(self, node: declare.Loop) -> Member:
         most = f"at most {node.max} times"
@@ -183,11 +184,11 @@ class _Builder(Visitor[Member]):
             words = f"until {name_of(node.until)}, {most}"
         elif node.while_ is not None:
             words = f"while {name_of(node.while_)}, {most}"
-        title = _titled(node, words)
+        title = _title_of(node, words)
         return self._group(node, "loop", title, head=_BoxContent("loop", title))
 
     def visit_map(self, node: declare.Map) -> Member:
-        title = _titled(node, f"map {node.items} into {node.into}")
+        title = _title_of(node, f"map {node.items} into {node.into}")
         writes = [
             (node.item, Origin("field", "item", node.name)),
             (node.into, Origin("field", "into", node.name)),
@@ -197,7 +198,7 @@ class _Builder(Visitor[Member]):
 
     def visit_route(self, node: declare.Route) -> Member:
         key = node.key if isinstance(node.key, str) else name_of(node.key)
-        title = _titled(node, f"route {key}".rstrip())
+        title = _title_of(node, f"route {key}".rstrip())
         cases = tuple(case.label for case in node.cases)
         labels = cases if node.default is None else (*cases, OTHERWISE)
         return self._group(
@@ -213,11 +214,11 @@ class _Builder(Visitor[Member]):
         *,
         head: _BoxContent | None = None,
     ) -> Group:
-        """A frame around the children of a node, behind its head if it has one."""
+        """A frame around the children of a node, after its head if it has one."""
         id = self._next()
         first_box = self._vertex(node, head) if head is not None else None
         members = tuple(map(self.visit, node.children))
-        return Group(id, kind, _clipped(title), first_box, members, labels)
+        return Group(id, kind, _clip_text(title), first_box, members, labels)
 
     def _vertex(self, node: Node, box: _BoxContent) -> Vertex:
         id = self._next()
@@ -234,7 +235,7 @@ class _Builder(Visitor[Member]):
             id,
             box.kind,
             node.name,
-            _clipped(box.title),
+            _clip_text(box.title),
             reads,
             writes,
             tuple(hears),
@@ -325,13 +326,13 @@ def _team(agent: Agent) -> list[tuple[Node, str]]:
     return [*tools, *((child, "transfer") for child in agent.sub_agents)]
 
 
-def _titled(node: declare.Flow, words: str) -> str:
-    """The words for a node, behind its name if it was given one."""
+def _title_of(node: declare.Flow, words: str) -> str:
+    """The words for a node, after its name if it was given one."""
     default = type(node).__name__.lower()
     return words if node.name == default else f"{node.name}: {words}"
 
 
-def _clipped(title: str) -> str:
+def _clip_text(title: str) -> str:
     return clip(preview(title), LONGEST)
 
 
@@ -421,7 +422,7 @@ def _writer(writer: Writer, key: str, reader: _Position, named: _Named) -> Verte
 
 
 def _nearest(reader: _Position, places: list[_Position]) -> Vertex | None:
-    """The one that comes last before the reader and not beside it; else the last of all."""
+    """The one that comes last before the reader and not parallel to it; else the last of all."""
     ordered = [place for place in places if not _apart(place, reader)] or places
     before = [place for place in ordered if place.turn < reader.turn]
     chosen = before or ordered

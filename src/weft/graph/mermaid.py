@@ -109,7 +109,7 @@ def _member(member: Member, lead: str) -> Iterator[str]:
         return
     inner = f"{lead}  " if member.framed else lead
     if member.framed:
-        yield f"{lead}subgraph {member.id}[{_quoted(frame_title(member))}]"
+        yield f"{lead}subgraph {member.id}[{_quote_label(frame_title(member))}]"
     if member.head is not None:
         yield f"{inner}{_vertex(member.head)}"
     for below in member.members:
@@ -125,14 +125,13 @@ def frame_title(group: Group) -> str:
 
 def _vertex(vertex: Vertex) -> str:
     opening, closing = SHAPES[vertex.kind]
-    return (
-        f"{vertex.id}{opening}{_quoted(vertex.title, *(r.text for r in rows_of(vertex)))}{closing}"
-    )
+    label = _quote_label(vertex.title, *(row.text for row in rows_of(vertex)))
+    return f"{vertex.id}{opening}{label}{closing}"
 
 
 def _link(link: Link) -> str:
     arrow = "-.->" if link.kind in ("fails", "transfer", "tool") else "-->"
-    label = f"|{_quoted(link.label)}|" if link.label else ""
+    label = f"|{_quote_label(link.label)}|" if link.label else ""
     return f"{link.source} {arrow}{label} {link.target}"
 
 
@@ -141,7 +140,7 @@ def _edge(edge: Edge) -> str:
     if not edge.certain:
         label = f"{label}, perhaps"
     words = label or "conversation"
-    return f"{edge.source} -.->|{_quoted(words)}| {edge.target}"
+    return f"{edge.source} -.->|{_quote_label(words)}| {edge.target}"
 
 
 def _styles(graph: Graph, edges: list[Edge], start: int) -> Iterator[str]:
@@ -160,12 +159,12 @@ def _styles(graph: Graph, edges: list[Edge], start: int) -> Iterator[str]:
         yield f"  class {','.join(inner)} dashed"
 
 
-def _quoted(*lines: str) -> str:
+def _quote_label(*lines: str) -> str:
     """A label; whatever Mermaid would read as markup is spelled as a number."""
-    return f'"{"<br>".join(_escaped(line) for line in lines)}"'
+    return f'"{"<br>".join(_escape_text(line) for line in lines)}"'
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     return "".join(f"#{ord(char)};" if char in '"#<>&`\\' else char for char in text)
 
 

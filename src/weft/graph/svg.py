@@ -1,4 +1,4 @@
-"""A picture as SVG that needs nothing beside itself, in light and dark.
+"""A picture as SVG that needs nothing else, in light and dark.
 
 Whatever comes from a flow is escaped. Arrow heads are drawn, not referred to, so that several
 pictures can stand on one page.
@@ -68,7 +68,7 @@ STYLE = """
 
 
 def to_svg(graph: Graph) -> str:
-    """The picture as one SVG document: the flow from top to bottom, data beside it."""
+    """The picture as one SVG document: the flow from top to bottom, data at its side."""
     block = laid_out(graph)
     boxes = [piece for piece in block.pieces if isinstance(piece, PlacedBox)]
     tracks = tracks_of(graph, boxes, block.width)
@@ -128,7 +128,7 @@ def _draw_box(box: PlacedBox) -> Iterator[str]:
     problems = "\n".join(str(one) for one in vertex.problems)
     yield f'<g id="{vertex.id}">'
     if problems:
-        yield f"<title>{_escaped(problems)}</title>"
+        yield f"<title>{_escape_text(problems)}</title>"
     yield (
         f'<rect class="box {vertex.kind}{wrong}" x="{_n(box.x)}" y="{_n(box.y)}"'
         f' width="{_n(box.width)}" height="{_n(box.height)}" rx="{round_}"/>'
@@ -136,13 +136,13 @@ def _draw_box(box: PlacedBox) -> Iterator[str]:
     middle = box.x + box.width / 2
     yield (
         f'<text class="title" text-anchor="middle" x="{_n(middle)}" y="{_n(box.y + 16.0)}">'
-        f"{_escaped(vertex.title)}</text>"
+        f"{_escape_text(vertex.title)}</text>"
     )
     for index, row in enumerate(box.rows):
         kind = "problem" if row.codes else _colour(row.kind, row.port and row.port.channel)
         yield (
             f'<text class="{kind}" x="{_n(box.x + 12.0)}" y="{_n(box.row_y(index) + 4.0)}">'
-            f"{_escaped(row.text)}</text>"
+            f"{_escape_text(row.text)}</text>"
         )
     yield "</g>"
 
@@ -188,7 +188,7 @@ def _label(label: TextLabel) -> str:
 
 
 def _text(kind: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{_escaped(text)}</text>'
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{_escape_text(text)}</text>'
 
 
 class Arrow(NamedTuple):
@@ -242,7 +242,7 @@ class EdgeTrack(NamedTuple):
 def _track(track: EdgeTrack) -> Iterator[str]:
     heights = [end.y for end in track.ends]
     name = f"{track.key}: {track.channel}" if track.key else track.channel
-    yield f'<g class="track"><title>{_escaped(name)}</title>'
+    yield f'<g class="track"><title>{_escape_text(name)}</title>'
     yield (
         f'<path class="data {track.channel}"'
         f' d="M{_n(track.x)} {_n(min(heights))}V{_n(max(heights))}"/>'
@@ -306,7 +306,7 @@ def _below(
         yield _text(kind, MARGIN, y, line)
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Escaped, without what steers a terminal or no XML may hold."""
     return escape("".join(char for char in safe(text) if char not in "\ufffe\uffff"))
 
@@ -355,7 +355,7 @@ def text_width(text: str) -> float:
 
 def laid_out(graph: Graph) -> SvgBlock:
     """The whole picture, without what carries data."""
-    return _stacked([_box_of(graph.input), _member(graph.root), _box_of(graph.answer)])
+    return _stack_boxes([_box_of(graph.input), _member(graph.root), _box_of(graph.answer)])
 
 
 def _member(member: Member) -> SvgBlock:
@@ -363,7 +363,7 @@ def _member(member: Member) -> SvgBlock:
         return _box_of(member)
     if not member.framed:
         return _inside(member)
-    return _framed(member, _inside(member))
+    return _frame_group(member, _inside(member))
 
 
 def _box_of(vertex: Vertex) -> SvgBlock:
@@ -374,14 +374,14 @@ def _box_of(vertex: Vertex) -> SvgBlock:
     return SvgBlock(width, height, (PlacedBox(0.0, 0.0, width, height, vertex, rows),))
 
 
-def _framed(group: Group, inner: SvgBlock) -> SvgBlock:
+def _frame_group(group: Group, inner: SvgBlock) -> SvgBlock:
     title = clip(frame_title(group), LONGEST)
     indent = BACK if group.kind == "loop" else PAD
     width = max(inner.width + indent + max(indent, PAD), text_width(title) + 2 * PAD)
     offset = (width - inner.width) / 2
     height = inner.height + 28.0 + (16.0 if group.kind == "loop" else PAD)
     pieces: list[Piece] = [Frame(0.0, 0.0, width, height, group)]
-    pieces += [_moved(piece, offset, 28.0) for piece in inner.pieces]
+    pieces += [_move_piece(piece, offset, 28.0) for piece in inner.pieces]
     if group.kind == "loop":
         pieces.append(_back(group, pieces, width, height))
     return SvgBlock(width, height, tuple(pieces))
@@ -401,17 +401,19 @@ def _inside(group: Group) -> SvgBlock:
     head = [] if group.head is None else [_box_of(group.head)]
     match group.kind:
         case "sequence" | "timeout" | "loop":
-            return _stacked([*head, *(_member(below) for below in group.members)])
+            return _stack_boxes([*head, *(_member(below) for below in group.members)])
         case "fallback":
             blocks = [_member(below) for below in group.members]
-            return _stacked(blocks, "fails", "if it fails")
+            return _stack_boxes(blocks, "fails", "if it fails")
         case "parallel" | "race":
             return _lanes(group)
         case "route" | "map" | "team":
-            return _stacked([*head, _lanes(group)], None)
+            return _stack_boxes([*head, _lanes(group)], None)
 
 
-def _stacked(blocks: list[SvgBlock], kind: LinkKind | None = "then", label: str = "") -> SvgBlock:
+def _stack_boxes(
+    blocks: list[SvgBlock], kind: LinkKind | None = "then", label: str = ""
+) -> SvgBlock:
     """One below the other; without a kind of arrow, only put there."""
     width = max(block.width for block in blocks)
     gap = GAP + LABEL if label else (GAP if kind is not None else 8.0)
@@ -426,7 +428,7 @@ def _stacked(blocks: list[SvgBlock], kind: LinkKind | None = "then", label: str 
                 pieces.append(TextLabel(width / 2 + 8.0, top + gap / 2 + 4.0, label))
         if index:
             top += gap
-        pieces += _placed(block, (width - block.width) / 2, top)
+        pieces += _place_block(block, (width - block.width) / 2, top)
         top += block.height
     return SvgBlock(width, top, tuple(pieces))
 
@@ -448,7 +450,7 @@ def _lanes(group: Group) -> SvgBlock:
     pieces: list[Piece] = []
     top = 0.0
     for row in blocks:
-        pieces += _placed(row, (width - row.width) / 2, top)
+        pieces += _place_block(row, (width - row.width) / 2, top)
         top += row.height + LANE
     return SvgBlock(width, top - LANE, tuple(pieces))
 
@@ -463,7 +465,7 @@ def _lane(group: Group, label: str, below: Member) -> SvgBlock:
     pieces = (
         TextLabel((width - text_width(text)) / 2, LABEL - 5.0, text),
         arrow,
-        *_placed(block, (width - block.width) / 2, LABEL + GAP),
+        *_place_block(block, (width - block.width) / 2, LABEL + GAP),
     )
     return SvgBlock(width, block.height + LABEL + GAP, pieces)
 
@@ -472,16 +474,16 @@ def _row(lanes: list[SvgBlock]) -> SvgBlock:
     pieces: list[Piece] = []
     x = 0.0
     for lane in lanes:
-        pieces += _placed(lane, x, 0.0)
+        pieces += _place_block(lane, x, 0.0)
         x += lane.width + LANE
     return SvgBlock(x - LANE, max(lane.height for lane in lanes), tuple(pieces))
 
 
-def _placed(block: SvgBlock, right: float, down: float) -> Iterable[Piece]:
-    return (_moved(piece, right, down) for piece in block.pieces)
+def _place_block(block: SvgBlock, right: float, down: float) -> Iterable[Piece]:
+    return (_move_piece(piece, right, down) for piece in block.pieces)
 
 
-def _moved(piece: Piece, right: float, down: float) -> Piece:
+def _move_piece(piece: Piece, right: float, down: float) -> Piece:
     if isinstance(piece, Arrow):
         return piece._replace(points=tuple((x + right, y + down) for x, y in piece.points))
     return piece._replace(x=piece.x + right, y=piece.y + down)
@@ -503,7 +505,7 @@ class Tracks(NamedTuple):
 
 
 def tracks_of(graph: Graph, boxes: Iterable[PlacedBox], width: float) -> Tracks:
-    """Every value's way, beside a picture that is so wide."""
+    """Every value's way, at the side of a picture of this width."""
     by_id = {box.vertex.id: box for box in boxes}
     ordered = list(by_id.values())
     sides: dict[bool, list[list[tuple[float, float]]]] = {True: [], False: []}
@@ -530,9 +532,9 @@ def _sides(edges: list[Edge], ends: "_Ends", boxes: list[PlacedBox]) -> dict[str
     costs: dict[str, list[int]] = {}
     for edge in edges:
         if edge.source not in counts:
-            counts[edge.source] = _crossed(ends.writer(edge.source), boxes)
+            counts[edge.source] = _count_crossed(ends.writer(edge.source), boxes)
         if edge.target not in costs:
-            costs[edge.target] = [*_crossed(ends.reader([edge]), boxes)]
+            costs[edge.target] = [*_count_crossed(ends.reader([edge]), boxes)]
         for index, more in enumerate(counts[edge.source]):
             costs[edge.target][index] += more
     return {target: at_right <= at_left for target, (at_right, at_left) in costs.items()}
@@ -544,11 +546,11 @@ def _bundles(edges: tuple[Edge, ...]) -> Iterator[tuple[str, Channel, list[Edge]
     for edge in edges:
         kinds.setdefault((edge.key, edge.channel == "conversation"), []).append(edge)
     for (key, talk), same_kind in kinds.items():
-        for bundle in _connected(same_kind):
+        for bundle in _group_edges(same_kind):
             yield key, "conversation" if talk else "state", bundle
 
 
-def _connected(edges: list[Edge]) -> list[list[Edge]]:
+def _group_edges(edges: list[Edge]) -> list[list[Edge]]:
     """The edges in groups that share no box with one another."""
     leader: dict[str, str] = {}
 
@@ -612,7 +614,7 @@ def _height(box: PlacedBox, kind: str, key: str) -> float:
     return box.y + 12.0
 
 
-def _crossed(end: End, boxes: list[PlacedBox]) -> tuple[int, int]:
+def _count_crossed(end: End, boxes: list[PlacedBox]) -> tuple[int, int]:
     """How many boxes stand between the end and the right side, and the left one."""
     level = [box for box in boxes if box.y <= end.y <= box.y + box.height]
     return sum(box.x > end.box.x for box in level), sum(box.x < end.box.x for box in level)

@@ -13,7 +13,7 @@ from weft.graph.model import BoxRow, Graph, Group, Member, Vertex, listed, rows_
 
 WIDTH = 100
 NARROWEST = 28
-"""Below so many columns frames lose their sides, so that what is inside keeps some room."""
+"""Below this number of columns frames lose their sides, so that what is inside keeps some room."""
 
 
 class Strokes(NamedTuple):
@@ -49,9 +49,9 @@ class TextLines(NamedTuple):
 
 
 def to_text(graph: Graph, *, width: int = WIDTH, ascii_only: bool = False) -> str:
-    """The picture in lines of at most so many columns, and below it what is wrong."""
+    """The picture in lines of at most `width` columns, and below it what is wrong."""
     draw = _Drawing(graph, ASCII if ascii_only else Strokes())
-    block = _stacked(
+    block = _stack_blocks(
         [draw.member(member, width) for member in (graph.input, graph.root, graph.answer)],
         draw.strokes.arrow,
     )
@@ -60,7 +60,7 @@ def to_text(graph: Graph, *, width: int = WIDTH, ascii_only: bool = False) -> st
         lines.append("")
     for one in graph.problems:
         words = preview(str(one).partition("\n")[0])
-        lines += _wrapped(f"{draw.strokes.problem} {words}", width)
+        lines += _wrap_text(f"{draw.strokes.problem} {words}", width)
     text = "\n".join(clip(line, width) for line in lines) + "\n"
     return _plain(text) if ascii_only else text
 
@@ -95,12 +95,12 @@ class _Drawing:
         # frames within frames would leave no columns for the text
         if room < NARROWEST:
             heading = clip(f"{title}:", room)
-            return _stacked([_line(heading), self._inside(member, room)])
+            return _stack_blocks([_line(heading), self._inside(member, room)])
         inner = self._inside(member, room - 4)
         if member.kind == "loop":
-            inner = _stacked([inner, _line(f"{self.strokes.back} again")])
+            inner = _stack_blocks([inner, _line(f"{self.strokes.back} again")])
         across = self.strokes.dashed if member.kind == "fallback" else self.strokes.across
-        return self._framed(title, inner, room, across)
+        return self._draw_frame(title, inner, room, across)
 
     def _box(self, vertex: Vertex, room: int) -> TextLines:
         if vertex.kind in ("input", "answer") and not vertex.writes:
@@ -108,8 +108,8 @@ class _Drawing:
         rows = [clip(self._row(vertex, row), room - 4) for row in rows_of(vertex)]
         mark = f" {self.strokes.problem}" if vertex.problems else ""
         width = max((columns(row) for row in rows), default=0)
-        inner = TextLines(width, tuple(_padded(row, width) for row in rows))
-        return self._framed(f"{vertex.title}{mark}", inner, room, self.strokes.across)
+        inner = TextLines(width, tuple(_pad_text(row, width) for row in rows))
+        return self._draw_frame(f"{vertex.title}{mark}", inner, room, self.strokes.across)
 
     def _row(self, vertex: Vertex, row: BoxRow) -> str:
         if row.kind != "reads" or row.port is None:
@@ -123,8 +123,10 @@ class _Drawing:
             arrow = f"{arrow} if it fails"
         head = [] if group.head is None else [self._box(group.head, room)]
         if group.kind in ("sequence", "timeout", "loop", "fallback"):
-            return _stacked([*head, *(self.member(below, room) for below in group.members)], arrow)
-        return _stacked([*head, self._lanes(group, room)], arrow)
+            return _stack_blocks(
+                [*head, *(self.member(below, room) for below in group.members)], arrow
+            )
+        return _stack_blocks([*head, self._lanes(group, room)], arrow)
 
     def _lanes(self, group: Group, room: int) -> TextLines:
         """Members side by side, as many in a row as there is room for."""
@@ -134,16 +136,16 @@ class _Drawing:
         for label, below in zip(labels, group.members, strict=True):
             block = self.member(below, room)
             if label:
-                block = _stacked([_line(clip(preview(label), room)), block])
+                block = _stack_blocks([_line(clip(preview(label), room)), block])
             # the next row, unless the row is still empty: a block alone is clipped to the room
             if rows[-1] and used + 2 + block.width > room:
                 rows.append([])
                 used = 0
             used += block.width + (2 if rows[-1] else 0)
             rows[-1].append(block)
-        return _stacked([_beside(row) for row in rows])
+        return _stack_blocks([_beside(row) for row in rows])
 
-    def _framed(self, title: str, inner: TextLines, room: int, across: str) -> TextLines:
+    def _draw_frame(self, title: str, inner: TextLines, room: int, across: str) -> TextLines:
         left_top, right_top, left_bottom, right_bottom = self.strokes.corners
         title = clip(title, max(room - 5, 4))
         taken = columns(title)
@@ -155,7 +157,7 @@ class _Drawing:
         return TextLines(width + 4, (top, *middle, bottom))
 
 
-def _stacked(blocks: list[TextLines], arrow: str = "") -> TextLines:
+def _stack_blocks(blocks: list[TextLines], arrow: str = "") -> TextLines:
     """One block under the other, in the middle, an arrow between them."""
     between = _line(arrow) if arrow else None
     width = max(block.width for block in blocks)
@@ -164,12 +166,12 @@ def _stacked(blocks: list[TextLines], arrow: str = "") -> TextLines:
     lines: list[str] = []
     for index, block in enumerate(blocks):
         if index and between is not None:
-            lines += _centred(between, width)
-        lines += _centred(block, width)
+            lines += _centre_block(between, width)
+        lines += _centre_block(block, width)
     return TextLines(width, tuple(lines))
 
 
-def _centred(block: TextLines, width: int) -> Iterator[str]:
+def _centre_block(block: TextLines, width: int) -> Iterator[str]:
     margin = (width - block.width) // 2
     before, behind = " " * margin, " " * (width - margin - block.width)
     return (f"{before}{line}{behind}" for line in block.lines)
@@ -189,11 +191,11 @@ def _line(text: str) -> TextLines:
     return TextLines(columns(text), (text,))
 
 
-def _padded(text: str, width: int) -> str:
+def _pad_text(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
-def _wrapped(text: str, width: int) -> Iterator[str]:
+def _wrap_text(text: str, width: int) -> Iterator[str]:
     line = ""
     for word in text.split():
         if line.strip() and columns(line) + 1 + columns(word) > width:

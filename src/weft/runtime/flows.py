@@ -32,6 +32,7 @@ from weft.declare import (
     Tap,
     Timeout,
 )
+from weft.declare.changes import OWN_CODE, Tag
 from weft.declare.functions import StateFunction
 from weft.declare.route import quoted, same
 from weft.declare.template import parse, render
@@ -379,7 +380,7 @@ class NodeRun(Visitor[Events]):
             yield failure.event
             raise failure from error
         delta = dict(state.delta)
-        if node.written:  # `S` sets what is already so: that is no change
+        if node.change is not OWN_CODE:  # `S` sets what is already so: that is no change
             delta = {key: value for key, value in delta.items() if before.get(key) != value}
         actions = Actions(state_delta=delta, end_of_agent=True)
         event = await self._commit(node, actions, _tags(self.invocation, node))
@@ -475,11 +476,11 @@ class NodeRun(Visitor[Events]):
 
 def _tags(invocation: Invocation, node: Step) -> Provenance:
     """The tags of a step, for the newest thing an agent said."""
-    if not node.tags:
+    if not isinstance(node.change, Tag):
         return NOTHING
     for event in reversed(invocation.session.events):
         if event.author != "user" and event.content is not None and not event.partial:
-            return Provenance(tagged=LaterTags(event.id, [*node.tags]))
+            return Provenance(tagged=LaterTags(event.id, [*node.change.names]))
     return NOTHING
 
 

@@ -16,8 +16,8 @@ from weft.compiler.plan import Plan, plan_for
 from weft.content import Content, Part
 from weft.declare import Agent, CallbackContext, Flow, Node
 from weft.declare.agent import find_path
+from weft.declare.notes import apply_note
 from weft.declare.policy_parts import Capture, NoteDown, Writing
-from weft.declare.transform import noted
 from weft.diagnostics import Origin, report
 from weft.errors import CompileError, ProtectionError, StoreError
 from weft.runtime.batch import (
@@ -608,7 +608,7 @@ def noted_by(turn: Turn, answer: FinalAnswer) -> JsonObject:
     changed: JsonObject = {}
     for one in notes:
         before = changed[one.key] if one.key in changed else state.get(one.key)
-        value = noted(before, answer.stored, one.strategy)
+        value = apply_note(before, answer.stored, one.strategy)
         if value is not None and value != before:
             changed[one.key] = value
     return changed

@@ -9,10 +9,10 @@ from typing import cast
 
 from weft.declare.context import Recollection, ToolContext
 from weft.declare.functions import check_choice
+from weft.declare.notes import apply_note
 from weft.declare.policy_parts import Strategy
 from weft.declare.provider_tools import CodeExecution, FileSearch, ProviderTool, WebFetch, WebSearch
 from weft.declare.tool import Tool, tool
-from weft.declare.transform import noted
 from weft.errors import DeclarationError
 from weft.tools.cpython import CPythonTool
 from weft.tools.python import PythonTool
@@ -54,7 +54,7 @@ def scratchpad(
     def write(ctx: ToolContext, note: str = "") -> JsonObject:
         notes: Json = ctx.state.get(key)
         if note.strip():
-            value = noted(notes, note.strip(), strategy)
+            value = apply_note(notes, note.strip(), strategy)
             if value is None:
                 return {
                     "error": "the note has no line `- [ ] text` or `- [x] text`",

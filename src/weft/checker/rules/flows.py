@@ -65,7 +65,9 @@ def loop_without_exit(record: WalkRecord) -> Iterator[Diagnostic]:
         # what cannot be seen may end the loop
         if not asked.reads_all or not keys or may_write_anything(loop.body):
             continue
-        if not keys.isdisjoint(writes.of(loop.body)) or not keys.isdisjoint(_touched(loop.body)):
+        if not keys.isdisjoint(writes.of(loop.body)) or not keys.isdisjoint(
+            _touched_keys(loop.body)
+        ):
             continue
         yield report(
             "WEFT404",
@@ -104,14 +106,14 @@ def _misspelt_key(keys: Iterable[str], written: Iterable[str]) -> str:
     return next((hint for key in sorted(keys) if (hint := meant(key, known))), "")
 
 
-def _touched(body: Node) -> set[str]:
+def _touched_keys(body: Node) -> set[str]:
     """The keys whose values a step may change in place, or take away."""
     touched: set[str] = set()
     for node, _ in walk_nodes(body):
         if isinstance(node, Step):
             keys = keys_of(node.function)
-            touched |= keys.touches | keys.drops | keys.may_drop | {*node.drops}
-            touched |= {old for old, _ in node.renames}
+            touched |= keys.touches | keys.drops | keys.may_drop | {*node.change.drops}
+            touched |= {old for old, _ in node.change.renames}
     return touched
 
 
@@ -246,9 +248,9 @@ def endless_transfer(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def likely_precedence(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A branch of several steps, of which one reads what a branch beside it writes.
+    """A branch of several steps, of which one reads what a parallel branch writes.
 
-    At the end of the last branch it was meant to stand behind them all; where another branch
+    At the end of the last branch it was meant to come after them all; where another branch
     reads what the beginning of the first writes, that was meant to stand before them all; or both.
     """
     for node, index, reads in record.siblings:
@@ -319,22 +321,22 @@ _UNDER: dict[str, Comparison] = {"lt": "lte", "lte": "lt", "eq": "lt"}
 
 def impossible_case(record: WalkRecord) -> Iterator[Diagnostic]:
     """Cases for a value that the schema of whoever writes the key does not allow."""
-    for node, fact, shape in _decided(record):
+    for node, fact, shape in _routes_on_written(record):
         values = values_of(shape)
         for case in node.cases:
             if case.op == "when":
                 continue
             items = items_of(shape) if case.op == "contains" else None
             if values is not None:
-                yield from _listed(node, case, fact, values)
+                yield from _check_against_values(node, case, fact, values)
             elif items is not None:
                 yield from _element(node, case, fact, items)
             else:
-                yield from _typed(node, case, fact, kind_of(shape))
-                yield from _bounded(node, case, fact, shape)
+                yield from _check_against_type(node, case, fact, kind_of(shape))
+                yield from _check_against_bounds(node, case, fact, shape)
 
 
-def _decided(record: WalkRecord) -> Iterator[tuple[Route, Fact, JsonObject | None]]:
+def _routes_on_written(record: WalkRecord) -> Iterator[tuple[Route, Fact, JsonObject | None]]:
     """Every route on a key that somebody writes, with the shape of what it looks at."""
     for node, world in record.routes:
         known = _looked_at(node, world)
@@ -351,7 +353,9 @@ def _looked_at(node: Route, world: World) -> tuple[Fact, JsonObject | None] | No
     return None
 
 
-def _listed(node: Route, case: Case, fact: Fact, values: list[Json]) -> Iterator[Diagnostic]:
+def _check_against_values(
+    node: Route, case: Case, fact: Fact, values: list[Json]
+) -> Iterator[Diagnostic]:
     """A case against the values that there can be."""
     named = ", ".join(quoted(value) for value in values)
     who = f"`{fact.writers[-1].name}` writes one of {named}"
@@ -393,7 +397,7 @@ def _element(node: Route, case: Case, fact: Fact, items: list[Json]) -> Iterator
         )
 
 
-def _typed(node: Route, case: Case, fact: Fact, kind: str) -> Iterator[Diagnostic]:
+def _check_against_type(node: Route, case: Case, fact: Fact, kind: str) -> Iterator[Diagnostic]:
     """A case against the type of what is written."""
     wanted = _kind(case.value)
     written = "number" if kind == "integer" else kind
@@ -424,7 +428,9 @@ def _typed(node: Route, case: Case, fact: Fact, kind: str) -> Iterator[Diagnosti
                 )
 
 
-def _bounded(node: Route, case: Case, fact: Fact, shape: JsonObject | None) -> Iterator[Diagnostic]:
+def _check_against_bounds(
+    node: Route, case: Case, fact: Fact, shape: JsonObject | None
+) -> Iterator[Diagnostic]:
     """A case against the least and the greatest number that there can be."""
     value = case.value
     if shape is None or _kind(value) != "number":
@@ -474,12 +480,12 @@ def shadowed_case(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def uncovered_value(record: WalkRecord) -> Iterator[Diagnostic]:
     """Values that a route without `otherwise` has no case for."""
-    for node, fact, shape in _decided(record):
+    for node, fact, shape in _routes_on_written(record):
         if node.default is not None or any(case.op == "when" for case in node.cases):
             continue
         values = values_of(shape)
         if values is None:
-            values = [*_tried(node.cases, shape)]
+            values = [*_numbers_to_try(node.cases, shape)]
         uncovered = [
             quoted(one) for one in values if not any(_fits(case, one) for case in node.cases)
         ]
@@ -495,7 +501,7 @@ def uncovered_value(record: WalkRecord) -> Iterator[Diagnostic]:
             )
 
 
-def _tried(cases: Iterable[Case], shape: JsonObject | None) -> list[Json]:
+def _numbers_to_try(cases: Iterable[Case], shape: JsonObject | None) -> list[Json]:
     """Numbers that show a gap between cases that ask for more or less; none for other cases."""
     cases = [*cases]
     kind = kind_of(shape)
@@ -513,7 +519,7 @@ def _tried(cases: Iterable[Case], shape: JsonObject | None) -> list[Json]:
 
 def covered_default(record: WalkRecord) -> Iterator[Diagnostic]:
     """An `otherwise` that no value leads to."""
-    for node, fact, shape in _decided(record):
+    for node, fact, shape in _routes_on_written(record):
         values = values_of(shape)
         if node.default is None or not values or not fact.must:
             continue
@@ -604,7 +610,7 @@ def vain_comparison(record: WalkRecord) -> Iterator[Diagnostic]:
                     yield report(
                         "WEFT403",
                         read.origin,
-                        f"{_spelled(one)} {vain.outcome} holds: {who}",
+                        f"{_spell_comparison(one)} {vain.outcome} holds: {who}",
                         meant(named, vain.names, quote='"') or "compare with what it writes",
                     )
 
@@ -649,7 +655,7 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
     return _Vain(outcome, spell_kind(plain), [])
 
 
-def _spelled(one: Compared) -> str:
+def _spell_comparison(one: Compared) -> str:
     """The comparison as its author wrote it, or nearly so."""
     name = spell_path(one.key, one.path)
     values = ", ".join(quoted(value) for value in one.values)

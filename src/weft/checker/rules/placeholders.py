@@ -43,7 +43,7 @@ _INNER = tuple(
         ),
     )
 )
-"""What stands in braces and is no placeholder, though somebody may take it for one."""
+"""What stands in braces and is not a placeholder, though somebody may take it for one."""
 
 _OTHER = tuple(
     map(

@@ -17,6 +17,7 @@ from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.world import Read, Site, WalkRecord
 from weft.declare import Agent, Node, Policy, RunConfig, Step, TokenBudget, Tool, template
 from weft.declare.agent import walk_nodes
+from weft.declare.changes import Tag
 from weft.declare.compose import Composable
 from weft.declare.policy_parts import (
     Capture,
@@ -124,7 +125,7 @@ def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
             "WEFT207",
             Origin("field", "name", agent.name),
             f"what `{agent.name}` says reaches nobody: it writes no key to the state, and no agent"
-            " behind it sees its words in the conversation",
+            " after it sees its words in the conversation",
             f'write {agent.name}.writes("key") and read {{key}}, or let the next see it:'
             f' C.user() + C.agents("{agent.name}")',
             severity=Severity.INFO if acts(agent) else None,
@@ -221,12 +222,12 @@ def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
         if agent.context is None:
             continue
         place = Origin("field", "context", agent.name)
-        for chosen, only_these in _named(agent.context):
+        for chosen, only_these in _agents_named(agent.context):
             unknown = [one for one in chosen if one not in names]
             # names that are left out may belong to another flow that shares the policy
             if only_these or names.isdisjoint(chosen) or any(_near(one, names) for one in unknown):
                 yield from (_unknown(one, names, place) for one in unknown)
-        for tag in _wanted(agent.context):
+        for tag in _tags_wanted(agent.context):
             if tag not in tags:
                 yield report(
                     "WEFT209",
@@ -250,7 +251,7 @@ def _near(name: str, names: set[str]) -> bool:
     return bool(close(name, names, cutoff=0.75))
 
 
-def _named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
+def _agents_named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
     """The agents that each selector names, without the user, and whether it shows them.
 
     A policy that leaves agents out may be shared by flows that have some of them each.
@@ -266,23 +267,23 @@ def _named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
                 if others:
                     yield others, True
             case When():
-                yield from _named(stage.selector.policy)
+                yield from _agents_named(stage.selector.policy)
             case _:
                 pass
 
 
-def _wanted(policy: Policy) -> Iterator[str]:
+def _tags_wanted(policy: Policy) -> Iterator[str]:
     for stage in policy.stages:
         if isinstance(stage.selector, Matching):
             yield from stage.selector.tag
         elif isinstance(stage.selector, When):
-            yield from _wanted(stage.selector.policy)
+            yield from _tags_wanted(stage.selector.policy)
 
 
 def _tags(nodes: list[tuple[Node, Node | None]]) -> Iterator[str]:
     for node, _ in nodes:
-        if isinstance(node, Step):
-            yield from node.tags
+        if isinstance(node, Step) and isinstance(node.change, Tag):
+            yield from node.change.names
         elif isinstance(node, Agent):
             for child in node.sub_agents:
                 yield from _tags(walk_nodes(child))
@@ -305,11 +306,11 @@ def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
     for agent in record.survey.agents:
         for child in agent.sub_agents:
             if not child.description.strip():
-                yield _undescribed(child, f"`{agent.name}` may hand over to it")
+                yield _report_undescribed(child, f"`{agent.name}` may hand over to it")
         for tool in agent.tools:
             if isinstance(tool.agent, Composable):
                 if not tool.description.strip():
-                    yield _undescribed(tool.agent, f"`{agent.name}` may call it")
+                    yield _report_undescribed(tool.agent, f"`{agent.name}` may call it")
             elif not tool.documented:
                 yield report(
                     "WEFT301",
@@ -337,7 +338,7 @@ def missing_function(record: WalkRecord) -> Iterator[Diagnostic]:
                 )
 
 
-def _undescribed(node: Node, why: str) -> Diagnostic:
+def _report_undescribed(node: Node, why: str) -> Diagnostic:
     return report(
         "WEFT302",
         Origin("field", "description", node.name),
@@ -433,7 +434,7 @@ def _missing_tool(agent: Agent, name: str, match: re.Match[str]) -> Diagnostic:
 
 
 def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A `global_instruction` of an agent that is no root: it is sent to nobody."""
+    """A `global_instruction` of an agent that is not a root: it is sent to nobody."""
     for root, agents in record.survey.trees:
         for agent in agents:
             if agent is not root and agent.global_instruction is not None:

@@ -16,10 +16,11 @@ from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
 from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
-from weft.checker.scope import Keys, definition, names_of, text_of, unwrap_function
+from weft.checker.scope import definition, names_of, text_of, unwrap_function
 from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
 from weft.declare import Agent, Map, Parallel, Policy, Sequence, Step, Tool, template
 from weft.declare.agent import agents_of
+from weft.declare.changes import Drop
 from weft.declare.checks import CALLBACKS
 from weft.declare.policy_parts import ArtifactText, When
 from weft.declare.template import spell_path
@@ -113,9 +114,9 @@ def misspelt_drop(record: WalkRecord) -> Iterator[Diagnostic]:
     """A key that `S.drop` takes away and nobody writes, one letter away from one that is there."""
     for site in record.sites:
         step, facts = site.node, site.world.facts
-        if not isinstance(step, Step) or not step.written.startswith("S.drop("):
+        if not isinstance(step, Step) or not isinstance(step.change, Drop):
             continue
-        for key in step.drops:
+        for key in step.change.keys:
             near = sorted(one for one in facts if is_slip(key, one))
             if near and key not in facts and key not in record.everywhere:
                 yield report(
@@ -132,7 +133,7 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
     gone = world.gone.get(read.key)
     # who took it away is more to the point than that it is not there
     if gone is not None and not read.optional:
-        yield _gone(read, gone)
+        yield _report_removed(read, gone)
         return
     routed = read.how == "route"
     if world.opaque or (read.guarded if routed else read.optional):
@@ -164,7 +165,7 @@ def _inner_key(read: Read, keys: list[str]) -> str:
     return f"did you mean `{cased}`?" if cased else ""
 
 
-def _gone(read: Read, gone: Gone) -> Diagnostic:
+def _report_removed(read: Read, gone: Gone) -> Diagnostic:
     """A read of a key that was written and then removed."""
     if gone.by.kind == "gate":
         what = f"{_what(read)} is not kept while `{gone.by.name}` waits for its answer"
@@ -175,19 +176,19 @@ def _gone(read: Read, gone: Gone) -> Diagnostic:
     return report(
         "WEFT107",
         read.origin,
-        f"{_what(read)} was {how} by `{_typed(gone.by)}` before",
+        f"{_what(read)} was {how} by `{_spell_writer(gone.by)}` before",
         f"read {renamed}" if gone.to else "keep it, or write it again before this",
     )
 
 
-def _typed(writer: Writer) -> str:
+def _spell_writer(writer: Writer) -> str:
     """The writer as its author wrote it, with double quotes."""
     written = writer.written
     return (written if '"' in written else written.replace("'", '"')) or writer.name
 
 
 def _severity(read: Read, world: World) -> Severity | None:
-    """The severity: a key that another run may have stored is no error, unless misspelt."""
+    """The severity: a key that another run may have stored is not an error, unless misspelt."""
     # another session may have stored it
     if scope_of(read.key) in ("app", "user"):
         near = close(read.key, world.facts, cutoff=0.85)
@@ -214,8 +215,8 @@ def _beside(site: Site, read: Read) -> Diagnostic:
     return report(
         "WEFT111",
         read.origin,
-        f"{_reads(read)}, which a branch beside it writes: it may not be there yet",
-        "read it behind the branches: (a | b) >> c; `a | b >> c` is a | (b >> c)",
+        f"{_reads(read)}, which a parallel branch writes: it may not be there yet",
+        "read it after the branches: (a | b) >> c; `a | b >> c` is a | (b >> c)",
     )
 
 
@@ -261,8 +262,8 @@ def torn_read(record: WalkRecord) -> Iterator[Diagnostic]:
         yield report(
             "WEFT111",
             read.origin,
-            f"{_reads(read)}, which `{by.name}` takes away in a branch beside it: it may be gone",
-            "take it away behind the branches: (a | b) >> S.drop(...)",
+            f"{_reads(read)}, which `{by.name}` takes away in a parallel branch: it may be gone",
+            "take it away after the branches: (a | b) >> S.drop(...)",
         )
 
 
@@ -274,14 +275,14 @@ def parallel_writers(record: WalkRecord) -> Iterator[Diagnostic]:
             "WEFT110",
             writers[-1].origin,
             f"`{key}` is written in two branches at once, by {_named(writers)}",
-            "let each branch write a key of its own, and combine them behind",
+            "let each branch write a key of its own, and combine them afterwards",
         )
 
 
 def dead_key(record: WalkRecord) -> Iterator[Diagnostic]:
-    """Keys that are written, and that nothing behind reads."""
+    """Keys that are written, and that nothing after them reads."""
     final = {site.node.name for site in record.sites if site.last}
-    lost = _Lost(record)
+    lost = _LostOutputs(record)
     asked = {  # who asks whether a key is there may find it on the next turn
         read.key
         for site in record.sites
@@ -302,10 +303,10 @@ def dead_key(record: WalkRecord) -> Iterator[Diagnostic]:
         yield report(
             "WEFT112",
             writer.origin,
-            f"`{key}` is written by `{writer.name}`, and nothing behind it reads it"
+            f"`{key}` is written by `{writer.name}`, and nothing after it reads it"
             + (" before it is written again" if any(key == k for k, _ in record.used) else "")
             + ("; no other agent sees its words either" if wholly else ""),
-            f'read {{{key}}} behind it, or leave it out; allow=["WEFT112"] if the application'
+            f'read {{{key}}} after it, or leave it out; allow=["WEFT112"] if the application'
             " reads it"
             if wholly
             else "read it, or leave it out",
@@ -335,7 +336,7 @@ def _is_rewritten(fact: Fact | None) -> bool:
     return all(one.kind in steps or one.origin.name == "output_key" for one in fact.writers)
 
 
-class _Lost:
+class _LostOutputs:
     """Knows whether a key that nobody reads is all that its agent says.
 
     What a step takes away was looked at, and found of no use. An agent that acts has done its work.
@@ -359,10 +360,10 @@ class _Lost:
         self._keeps: list[frozenset[str]] = []
         for node, _ in record.survey.nodes:
             if isinstance(node, Step):
-                keys = keys_of(node.function) if not node.written else Keys()
-                self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
-                if node.keeps is not None:
-                    self._keeps.append(frozenset(node.keeps))
+                keys, change = keys_of(node.function), node.change
+                self._dropped |= {*change.drops, *keys.drops, *keys.may_drop}
+                if change.keeps is not None:
+                    self._keeps.append(frozenset(change.keeps))
 
     def __call__(self, key: str, writer: Writer) -> bool:
         """Whether what the writer says under the key is wholly lost."""
@@ -385,7 +386,9 @@ class _Lost:
             if agent.sub_agents or acts(agent):
                 return False
         return (
-            bool(speakers) and key not in self._named and not close(key, self._missed, cutoff=0.6)
+            bool(speakers)
+            and key not in self._named
+            and not close(key, self._missing_keys, cutoff=0.6)
         )
 
     @cached_property
@@ -394,7 +397,7 @@ class _Lost:
         return {key for key, _, _ in lookalike_keys(self._record)}
 
     @cached_property
-    def _missed(self) -> list[str]:
+    def _missing_keys(self) -> list[str]:
         """The keys that are read and not there: one that is only misspelt is said there."""
         missed = (
             read.key
@@ -406,7 +409,7 @@ class _Lost:
 
 
 def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A map over what is no list, and a predicate that compares text with a number."""
+    """A map over what is not a list, and a predicate that compares text with a number."""
     for site in record.sites:
         for read in site.reads:
             fact = site.world.facts.get(read.key)
@@ -421,7 +424,7 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
                 yield report(
                     "WEFT109",
                     read.origin,
-                    f"`{site.node.items}` is no list: {who}",
+                    f"`{site.node.items}` is not a list: {who}",
                     f"give `{fact.writers[-1].name}` an output_schema that is a list, such as"
                     " list[str], or make one with a step",
                 )
@@ -497,13 +500,13 @@ def saved_names(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
 def saved_by(function: Callable[..., object]) -> Saved:
     """What one function saves; its source is read, nothing is run."""
     try:
-        return _saved(function)
+        return _find_saves(function)
     except TypeError:  # unhashable
         return Saved()
 
 
 @functools.lru_cache(maxsize=1024)
-def _saved(function: Callable[..., object]) -> Saved:
+def _find_saves(function: Callable[..., object]) -> Saved:
     called, _, _ = unwrap_function(function)
     source = definition(called)
     if source is None:
@@ -570,7 +573,7 @@ _LOOKUPS = frozenset(("lookup", "query", "retrieval", "retriever", "search"))
 
 
 def acts(agent: Agent) -> bool:
-    """Whether it may do something beside answering: a tool of it does more than look."""
+    """Whether it may do more than answer: a tool of it does more than look."""
     return bool(agent.tool_sources) or any(map(_may_act, agent.tools))
 
 
