@@ -171,7 +171,7 @@ class StartedRun(InSession):
     @property
     def has_let_go(self) -> bool:
         """Whether it is over, and the next run can have the session."""
-        return self._invocation.has_let_go
+        return self._invocation.control.has_let_go
 
     def __await__(self) -> Generator[object, None, Result]:
         self._is_awaited = True
@@ -220,7 +220,7 @@ class StartedRun(InSession):
         """Stop here without a word in the log, so that `resume` goes on as after a crash."""
         self._is_awaited = True
         if not self._task.done():
-            self._invocation.hand_over()
+            self._invocation.control.hand_over()
             self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -236,7 +236,7 @@ class StartedRun(InSession):
     async def opened(self) -> None:
         """Wait until the session is open; an error that came before is raised here."""
         self._ready = asyncio.get_running_loop().create_future()
-        self._invocation.opened = self._note_open
+        self._invocation.control.opened = self._note_open
         try:
             await self._ready
         except BaseException:
@@ -255,7 +255,7 @@ class StartedRun(InSession):
         self._is_open = True
         request = self._invocation.request
         has_input = request.content is not None or bool(request.answers)
-        log = self._invocation.session.events
+        log = self._invocation.log.session.events
         self.after = len(log) - has_input
         if self._invocation.is_repeated:
             self.after = first_of(log, self.id) or 0
@@ -273,7 +273,8 @@ class StartedRun(InSession):
 
     def _note_end(self, task: "asyncio.Task[RunEnd]") -> None:
         self._among.discard(self)
-        self._invocation.opened = None  # the run and this object would keep each other in memory
+        # the run and this object would keep each other in memory
+        self._invocation.control.opened = None
         self._wake()
         error = task.exception() if not task.cancelled() else None
         # an error that nobody waits for would be lost
@@ -285,7 +286,7 @@ class StartedRun(InSession):
             tell(_outcome(task))
 
     def _run_name(self) -> str:
-        return self._invocation.id if self._invocation.is_open else ""
+        return self._invocation.id if self._invocation.control.is_open else ""
 
     def __repr__(self) -> str:
         return f"<run {self._run_name()} of {self.key}{', over' if self.is_done else ''}>"
@@ -322,7 +323,7 @@ class RunEnd:
     def is_waiting(self) -> bool:
         """Whether the run leaves calls that wait for an answer from outside."""
         # a run that neither called nor answered anything, as most, leaves none
-        return not _is_talk(self.events) and bool(self._invocation.session.waiting)
+        return not _is_talk(self.events) and bool(self._invocation.log.session.waiting)
 
 
 def _is_talk(events: tuple[Event, ...]) -> bool:

@@ -150,7 +150,7 @@ async def run_calls(
     for call in progress.open.values():
         # a question that nobody answered in time is refused now, as a result for the model
         waits = call.id in progress.pending and not progress.is_expired(call.id or "")
-        if waits and call.id not in invocation.retry:
+        if waits and call.id not in invocation.request.retry:
             continue
         malformed = raw.get(call.id or "", "")
         one = ToolCall(invocation, place, plan, bindings, progress, call, malformed, carried)
@@ -220,7 +220,7 @@ def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> b
     if policy.facts.makes_handles or policy.facts.refers:
         return True
     # a long result may stand in a request as a handle, which asks to be recalled
-    log = invocation.view(place.scope).events
+    log = invocation.log.view(place.scope).events
     return any(not is_short(one.response or {}) for event in log for one in event.results)
 
 
@@ -409,7 +409,7 @@ async def stop(invocation: Invocation, author: str, why: tuple[str, str]) -> Eve
     What is open is read from the log: the run may have been stopped before it took note itself.
     A result that a call had come to is kept.
     """
-    places = invocation.past.places()
+    places = invocation.log.past.places()
     mine = next((progress for place, progress in places if place == Place()), None)
     # the answer is stored: the run had ended before anybody stopped it
     if mine is not None and mine.answered is not None:
@@ -425,7 +425,7 @@ async def settle_below(invocation: Invocation, words: str, *paths: str) -> None:
     if not paths:
         return
     stopped = {*paths}
-    places = invocation.past.places()
+    places = invocation.log.past.places()
     inside = [one for one in places if not stopped.isdisjoint(paths_around(one[0].path))]
     await _settle(invocation, inside, words)
 

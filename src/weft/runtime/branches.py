@@ -49,7 +49,7 @@ async def run_map(
     """Run the body for each element, and store the outputs together with the end of the map."""
     count = record.state.get("items")
     if not isinstance(count, int):
-        items = look_up(node.items, invocation.state_at(place))
+        items = look_up(node.items, invocation.forks.state_at(place))
         if not isinstance(items, list):
             failure = await failed(
                 invocation, place, node.name, "not_a_list", _no_list(node, items)
@@ -71,7 +71,7 @@ async def run_map(
     nodes = _elements(invocation, place, node, count)
     collect = node.on_error == "collect"
     for inner, _ in nodes:
-        invocation.fork(inner)
+        invocation.forks.begin(inner)
     if collect:
         shelter_some(invocation, [inner for inner, _ in nodes])
     lanes = Lanes(invocation, nodes, run_node, width=node.concurrency)
@@ -82,7 +82,7 @@ async def run_map(
     done = [inner for (inner, _), task in zip(nodes, lanes.tasks, strict=True) if completed(task)]
     delta: JsonObject = {}
     for inner in done:
-        shared = invocation.own_state(inner)
+        shared = invocation.forks.own_state(inner)
         # shared state is not the branch's own: it must not be lost with it
         delta |= {k: v for k, v in shared.items() if scope_of(k) in ("app", "user")}
     outputs = _outputs(invocation, node, done)
@@ -115,7 +115,7 @@ def _outputs(invocation: Invocation, node: Map, places: Sequence[Place]) -> dict
 
     Words on branches inside a run do not count as its own.
     """
-    events = invocation.events()
+    events = invocation.log.events()
     undone, joined = hidden_by_undoing(events), joined_branches(events)
     paths = {inner.branch: inner.path for inner in places}
     spoken: dict[str, Event] = {}
@@ -147,7 +147,7 @@ def _value(node: Map, event: Event) -> Json:
 
 def _written(invocation: Invocation, node: Map, place: Place) -> Json:
     """What a run wrote on its branch, without the element it began with."""
-    own = invocation.own_state(place)
+    own = invocation.forks.own_state(place)
     return {
         key: value
         for key, value in own.items()
@@ -181,7 +181,7 @@ async def run_race(
         forks = Provenance(forks={inner.fork: {} for inner, _ in nodes})
         await decide(invocation, place, node.name, {"begun": True}, forks)
     for inner, _ in nodes:
-        invocation.fork(inner)
+        invocation.forks.begin(inner)
     shelter_some(invocation, [inner for inner, _ in nodes])
     winner = _recalled(invocation, nodes)
     if winner is None:
@@ -207,7 +207,9 @@ async def run_race(
     await settle_below(invocation, _LOST, *losers)
     won = nodes[winner][0]
     actions = Actions(
-        state_delta=invocation.own_state(won), agent_state={"winner": winner}, end_of_agent=True
+        state_delta=invocation.forks.own_state(won),
+        agent_state={"winner": winner},
+        end_of_agent=True,
     )
     notes = Provenance(
         undone=losers,
@@ -222,14 +224,14 @@ async def run_race(
 
 def _recalled(invocation: Invocation, nodes: list[tuple[Place, Node]]) -> int | None:
     """The branch that has completed according to the log, where the run stopped right after it."""
-    if not invocation.resumed:
+    if not invocation.log.resumed:
         return None
     for index, (place, node) in enumerate(nodes):
         if isinstance(node, Agent):
-            progress = invocation.progress(place)
+            progress = invocation.log.progress(place)
             over = progress.ended or progress.answered is not None
         else:
-            over = invocation.record(place).ended
+            over = invocation.log.record(place).ended
         if over:
             return index
     return None
@@ -251,9 +253,9 @@ def shelter_some(invocation: Invocation, places: list[Place]) -> None:
 
     If all branches failed, the run ended there, and all of them run again.
     """
-    if invocation.resumed and not all(map(invocation.past.failed_at, places)):
+    if invocation.log.resumed and not all(map(invocation.log.past.failed_at, places)):
         for place in places:
-            invocation.shelter(place)
+            invocation.log.shelter(place)
 
 
 _Lane: TypeAlias = "asyncio.Task[None]"

@@ -165,7 +165,7 @@ class CustomRun:
         self._run_node = run_node
         self._step = 0
         self._past: dict[int, _PastStep] = (
-            _past_steps(invocation, place) if invocation.resumed else {}
+            _past_steps(invocation, place) if invocation.log.resumed else {}
         )
         self._upto = min((past.events[0][0] for past in self._past.values()), default=None)
         """Up to where in the log the state is seen; None for all of it."""
@@ -188,12 +188,12 @@ class CustomRun:
     def state(self) -> Mapping[str, Json]:
         """The state as the code sees it: at this point of the log, where it runs again."""
         if self._upto is None:
-            return _ReadState(self._invocation.state_at(self._place))
-        return _ReadState(self._invocation.state_before(self._upto, self._place))
+            return _ReadState(self._invocation.forks.state_at(self._place))
+        return _ReadState(self._invocation.forks.state_before(self._upto, self._place))
 
     def user_text(self) -> str:
         """What the user said."""
-        return self._invocation.user_text(self._place)
+        return self._invocation.log.user_text(self._place)
 
     def say(self, content: ContentLike | None, delta: Mapping[str, Json]) -> Event:
         """An event of the agent."""
@@ -406,9 +406,9 @@ class CustomRun:
         is_behind = past is not None and any(later > step for later in self._past)
         # The code may deal with a failure, so it is told of it again before the node is retried.
         if step == self._retried:
-            invocation.unshelter(place)
+            invocation.log.unshelter(place)
         elif past is not None:
-            invocation.shelter(place)
+            invocation.log.shelter(place)
         for position, event in past.visible(failures=step != self._retried) if past else ():
             self._upto = position + 1
             yield self._give(event, replayed=True)
@@ -542,7 +542,7 @@ def _is_visible(event: Event) -> bool:
 def _past_steps(invocation: Invocation, place: Place) -> dict[int, _PastStep]:
     """By their numbers: the steps that the log has of the agent at a place."""
     steps: dict[int, _PastStep] = {}
-    for position, event in invocation.past.below(place):
+    for position, event in invocation.log.past.below(place):
         path, yielded = path_of(event), event.provenance.yielded
         if path == place.path:
             if yielded is not None and not is_failure(event):

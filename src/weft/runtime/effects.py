@@ -71,7 +71,7 @@ async def perform(
 
     Else the events that it left in the log: none, where another branch of the run asked.
     """
-    known = effects_of(invocation.view(place.scope).events)
+    known = effects_of(invocation.log.view(place.scope).events)
     wants = [want for want in compiled.prompt.wants if _is_due(want, known)]
     if not wants or not invocation.config.effects:
         return None
@@ -126,7 +126,7 @@ class _Asking(NamedTuple):
 
     def aside(self) -> Session:
         """The session as it is, to be compiled for somebody who is no part of it."""
-        whole = self.invocation.view(self.place.scope)
+        whole = self.invocation.log.view(self.place.scope)
         return Session(
             whole.id, app_name=whole.app_name, user_id=whole.user_id, events=whole.events
         )
@@ -136,10 +136,10 @@ class _Asking(NamedTuple):
         invocation, place = self.invocation, self.place
         lock = invocation.asked.setdefault((place.scope, want.fingerprint), asyncio.Lock())
         async with lock:
-            known = effects_of(invocation.view(place.scope).events).get(want.fingerprint)
+            known = effects_of(invocation.log.view(place.scope).events).get(want.fingerprint)
             # another branch asked while this one waited for the lock
             if known is not None:
-                lost = want.key not in invocation.state_at(place)
+                lost = want.key not in invocation.forks.state_at(place)
                 if lost and _is_due(want, {want.fingerprint: known}):
                     await self._store(want, known, None)
                 return True
@@ -147,12 +147,12 @@ class _Asking(NamedTuple):
                 await self._search(want)
                 return True
             # these calls count too; without them the request is sent as it is
-            if invocation.llm_calls >= invocation.config.max_llm_calls:
-                return False
             spending = invocation.spending
-            if spending is not None and spending.exhausted(invocation.llm_calls):
+            if spending.steps >= invocation.config.max_llm_calls:
                 return False
-            invocation.llm_calls += 1
+            if spending.exhausted():
+                return False
+            spending.steps += 1
             outcome, response, model = await self._ask(want, aside)
             if outcome.error:
                 _log.warning("%s: no %s: %s", self.plan.agent.name, want.kind, outcome.error)
@@ -189,7 +189,7 @@ class _Asking(NamedTuple):
         }
         top_k, scorer = want.options["top_k"], want.options["scorer"]
         try:
-            memories = await self.invocation.find_memories(
+            memories = await self.invocation.surroundings.find_memories(
                 want.text, top_k=cast("int", top_k), scorer=cast("MemoryScorer", scorer)
             )
         except Exception as error:  # the run goes on without; the request says so
@@ -205,7 +205,8 @@ class _Asking(NamedTuple):
         if want.key and "outcome" in effect:
             delta = {want.key: self._written(want, effect["outcome"])}
         notes = Provenance(effect=effect)
-        counts = self.invocation.spending is not None or self.invocation.config.count_tokens
+        config = self.invocation.config
+        counts = config.budget is not None or config.count_tokens
         if counts and response is not None:
             asked = f"{want.instruction}\n{want.text}"
             charge = charge_for_effect(asked, response, str(effect["model"]))
@@ -225,7 +226,7 @@ class _Asking(NamedTuple):
         """What stands under the key then: the outcome, or the facts so far and the new ones."""
         if want.kind != "distill" or not isinstance(outcome, list):
             return outcome
-        facts = self.invocation.state_at(self.place).get(want.key)
+        facts = self.invocation.forks.state_at(self.place).get(want.key)
         before: list[Json] = list(facts) if isinstance(facts, list) else []
         return [*before, *(fact for fact in outcome if fact not in before)]
 
@@ -246,7 +247,7 @@ class _Asking(NamedTuple):
         request = compile_request(
             agent,
             session=aside,
-            state=self.invocation.state_at(self.place),
+            state=self.invocation.forks.state_at(self.place),
             message=want.text,
             artifacts=await labelled_texts(self.invocation, agent.cleared),
             config=RunConfig(generate_config=self._options() if own else {"cache": False}),
@@ -437,19 +438,19 @@ def _place(place: Place) -> Place:
 
 async def _ask(invocation: Invocation, place: Place, agent: Agent) -> tuple[Tool, ...]:
     """The tools that the toolsets of an agent have; as they were, where the run is resumed."""
-    state, before = invocation.state_at(place), None
-    for position, event in invocation.past.all() if invocation.resumed else ():
+    state, before = invocation.forks.state_at(place), None
+    for position, event in invocation.log.past.all() if invocation.log.resumed else ():
         offered = event.provenance.offered
         if offered is not None and offered.agent == agent.name:
-            state, before = invocation.state_before(position, place), offered
+            state, before = invocation.forks.state_before(position, place), offered
             invocation.offers.stored.add((agent.name, event.isolation_scope or ""))
     context = ReadonlyContext(
         agent_name=agent.name,
         state=state,
-        events=invocation.view(place.scope).events,
+        events=invocation.log.view(place.scope).events,
         invocation_id=invocation.id,
         user_content=invocation.context(agent.name, Place()).user_content,
-        artifacts=await invocation.artifact_texts(),
+        artifacts=await invocation.surroundings.artifact_texts(),
         deps=invocation.request.deps,
     ).apart()
     tools: list[Tool] = []

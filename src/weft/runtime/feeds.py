@@ -65,9 +65,10 @@ class Feeds:
         """
         feed = self._feed(key)
         feed.runs += 1
-        self._tune(feed)
-        if streams and self._relay is not None and feed.sending is None:
-            feed.sending = self._relay.begin(key, feed.backlog, follower)
+        if self._relay is not None:
+            self._tune(feed)
+            if streams and feed.sending is None:
+                feed.sending = self._relay.begin(key, feed.backlog, follower)
         return feed
 
     def end(self, feed: "Feed") -> None:
@@ -82,7 +83,8 @@ class Feeds:
             if feed.sending is not None:
                 feed.sending.end()
                 feed.sending = None
-        self._tune(feed)
+        if self._relay is not None:
+            self._tune(feed)
 
     def let_go(self, feed: "Feed") -> None:
         """Another run can have the session: its readers are told that this one is over."""

@@ -64,10 +64,10 @@ def run_node(invocation: Invocation, place: Place, node: Node, *, is_round: bool
         return run_agent(invocation, place, node, node.name)
     if _has_callbacks(invocation, node):
         return _between_callbacks(invocation, place, node, is_round=is_round)
-    record = invocation.record(place)
+    record = invocation.log.record(place)
     if record.ended:
         return _no_events()
-    if record.failed is not None and invocation.sheltered(place):
+    if record.failed is not None and invocation.log.sheltered(place):
         return _failure(record.failed)
     return NodeRun(invocation, place, record, is_round=is_round).visit(node)
 
@@ -83,7 +83,7 @@ async def _between_callbacks(
     invocation: Invocation, place: Place, node: Flow, *, is_round: bool
 ) -> Events:
     """Run a node that has callbacks; the log says that each was asked, so it is asked once."""
-    run = NodeRun(invocation, place, invocation.record(place), is_round=is_round)
+    run = NodeRun(invocation, place, invocation.log.record(place), is_round=is_round)
     plugins = invocation.services.plugins if isinstance(node, CustomAgent) else ()
     if not run.record.ended:
         answered = False
@@ -97,7 +97,7 @@ async def _between_callbacks(
                 yield event
         if answered:
             return
-        if run.record.failed is not None and invocation.sheltered(place):
+        if run.record.failed is not None and invocation.log.sheltered(place):
             raise NodeFailed(run.record.failed)
         async with aclosing(run.visit(node)) as events:
             async for event in events:
@@ -259,7 +259,7 @@ class NodeRun(Visitor[Events]):
             is_last = index == len(node.choices) - 1
             # its failure is dealt with here, so it stays one when the run is resumed
             if not is_last:
-                self.invocation.shelter(inner)
+                self.invocation.log.shelter(inner)
             try:
                 async with aclosing(run_node(self.invocation, inner, choice)) as events:
                     async for event in events:
@@ -270,7 +270,7 @@ class NodeRun(Visitor[Events]):
                     raise
                 spoke = any(
                     event.content and is_below(path_of(event), inner.path)
-                    for event in self.invocation.events()
+                    for event in self.invocation.log.events()
                 )
                 # only if it spoke: such a mark makes every view of the log start again
                 undone = Provenance(undone=[inner.path]) if spoke else NOTHING
@@ -355,10 +355,10 @@ class NodeRun(Visitor[Events]):
 
     async def visit_step(self, node: Step) -> Events:
         """Call the function once, and store what it changed together with that it ran."""
-        before = self.invocation.state_at(self.place)
+        before = self.invocation.forks.state_at(self.place)
         state = State(before)
         try:
-            user_words = self.invocation.user_text(self.place) if node.captures else ""
+            user_words = self.invocation.log.user_text(self.place) if node.captures else ""
             for key in node.captures if user_words else ():
                 state[key] = user_words
             returned = await settled(node.function(state))
@@ -429,7 +429,7 @@ class NodeRun(Visitor[Events]):
 
     def _state(self) -> Mapping[str, Json]:
         """The state here, for reading only."""
-        return MappingProxyType(self.invocation.state_at(self.place))
+        return MappingProxyType(self.invocation.forks.state_at(self.place))
 
     async def _ask(self, function: StateFunction) -> object:
         """What a function, sync or async, says of the state."""
@@ -451,7 +451,7 @@ class NodeRun(Visitor[Events]):
         """Whether somebody below a place has asked to leave the loop."""
         return any(
             scope == inner.scope and is_below(path, inner.path)
-            for path, scope in self.invocation.escalated
+            for path, scope in self.invocation.log.escalated
         )
 
     async def _decide(self, node: Node, state: JsonObject, notes: Provenance = NOTHING) -> None:
@@ -477,7 +477,7 @@ def _tags(invocation: Invocation, node: Step) -> Provenance:
     """The tags of a step, for the newest thing an agent said."""
     if not node.tags:
         return NOTHING
-    for event in reversed(invocation.session.events):
+    for event in reversed(invocation.log.session.events):
         if event.author != "user" and event.content is not None and not event.partial:
             return Provenance(tagged=LaterTags(event.id, [*node.tags]))
     return NOTHING
@@ -523,7 +523,7 @@ def choices_of(call: FunctionCall) -> list[Json]:
 def _question(invocation: Invocation, place: Place, node: Gate) -> Event:
     """The question as an open call, the way ADK's clients know it."""
     template = parse(node.question or f"What is to be decided for {node.name}?")
-    text = "".join(piece.text for piece in render(template, invocation.state_at(place)))
+    text = "".join(piece.text for piece in render(template, invocation.forks.state_at(place)))
     id = f"{node.name}-{new_id()[:12]}"
     payload: JsonObject = {"gate": node.name, "choices": [*node.choices]}
     args: JsonObject = {"interruptId": id, "message": text, "payload": payload}
@@ -537,9 +537,9 @@ def _question(invocation: Invocation, place: Place, node: Gate) -> Event:
 def _stored_question(invocation: Invocation, place: Place) -> tuple[str, FunctionResponse | None]:
     """The question that the log has of this place, and the answer to it."""
     asked, answer = "", None
-    if not invocation.resumed:
+    if not invocation.log.resumed:
         return asked, answer
-    for event in invocation.past.at(place):
+    for event in invocation.log.past.at(place):
         asked = next((call.id or "" for call in event.calls if call.name == INPUT), asked)
         answer = next((one for one in event.results if one.id == asked), answer)
     return asked, answer

@@ -143,7 +143,8 @@ class ModelCall:
         # most requests are sound: then nobody looks for the places of what is wrong
         if findings := findings_in(lowered, self._prompt.model):
             problems += placed_findings(findings, lowered)
-        self._tell(problems)
+        if problems:
+            self._tell(problems)
         wire = self._wire if self._wire is not None else lowered.wire
         return self._model().generate(self._prompt, wire, stream=self.stream)
 
@@ -251,7 +252,7 @@ class ModelCall:
             response = await chain.replaced(ModelResponse, response, self.context)
         watched = await self._watched(response) if response.usage is not None else None
         counts = response.usage is None and self._invocation.config.count_tokens
-        is_charged = counts or self._invocation.spending is not None
+        is_charged = counts or self._invocation.config.budget is not None
         more = self._spent(response) if is_charged else NOTHING
         if self._withheld and response.content is not None:
             calls = [part.function_call for part in response.content.parts or ()]
@@ -269,9 +270,9 @@ class ModelCall:
         failed = response.error_code is not None and response.usage is None
         if not self._is_sent or failed:
             return NOTHING
-        if spending is None:
+        if spending.budget is None:
             return Provenance(spent=charge_for(self._compiled, response))
-        return spending.entry(self._compiled, response, self._invocation.llm_calls)
+        return spending.entry(self._compiled, response)
 
     async def _watched(self, response: ModelResponse) -> Miss | None:
         """The part of the request that the provider's cache missed, if the answer says so."""
@@ -281,7 +282,7 @@ class ModelCall:
             return None
         place, model = self._place, self._model()
         branch, scope = place.branch or "", place.scope or ""
-        compiled, log = self._compiled, self._invocation.session.events
+        compiled, log = self._compiled, self._invocation.log.session.events
         exact = self._plan.target.facts.cache.exact
         look = partial(
             watch,
@@ -339,16 +340,20 @@ class ModelCall:
     async def _compile_now(self, within: int | None, config: RunConfig) -> Compilation:
         invocation, place, plan = self._invocation, self._place, self._plan
         agent = plan.agent
-        session = invocation.view(place.scope)
+        session = invocation.log.view(place.scope)
         # the compiler does no I/O: files that it may need are loaded before
-        if addresses_in(invocation.session.events):
+        if addresses_in(invocation.log.session.events):
             await load_media(invocation)
-        state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
+        state = (
+            invocation.forks.state_at(place)
+            if place.scope
+            else invocation.forks.temp_at(place) or None
+        )
         artifacts = recorded = None
         overall = self._root.global_instruction
         reads_more = _reads_more(agent.instruction) or (bool(overall) and _reads_more(overall))
         if reads_more or plan.policy.facts.shows_artifacts:
-            artifacts = await invocation.artifact_texts()
+            artifacts = await invocation.surroundings.artifact_texts()
         if reads_more:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
@@ -392,7 +397,7 @@ class ModelCall:
                     calls = True
                     signed = signed or len(part.function_call.id or "") > _USUAL_ID
             if calls:
-                log, taken = invocation.session.events, invocation.call_ids
+                log, taken = invocation.log.session.events, invocation.call_ids
                 content = Content(
                     parts=identified(content.parts, log, taken, self._bindings.tools), role="model"
                 )
@@ -435,7 +440,7 @@ class ModelCall:
 
     def _audience(self) -> Literal["internal"] | None:
         """Whether what the agent says is data for others: then it is not shown as the answer."""
-        return "internal" if self._plan.agent.name in self._invocation.inner else None
+        return "internal" if self._plan.agent.name in self._invocation.program.inner else None
 
 
 MARGIN = 0.9
@@ -586,7 +591,7 @@ async def provided_texts(
             continue
         context = ReadonlyContext(
             agent_name=agent.name,
-            state=invocation.state_at(place),
+            state=invocation.forks.state_at(place),
             events=session.events,
             invocation_id=invocation.id,
             user_content=invocation.context(agent.name, Place()).user_content,

@@ -194,11 +194,13 @@ async def keep_large(invocation: Invocation, parts: Iterable[Part]) -> KeptParts
         if name is None:  # no base64: the provider says so
             smaller.append(part)
             continue
-        known = await invocation.load_artifact(name, None)
+        known = await invocation.surroundings.load_artifact(name, None)
         # the same file again is not saved again; one that was tampered with is
         if known is None or artifact_name(known.inline_data) != name:
             named_blob = msgspec.structs.replace(blob, display_name=name)
-            artifacts[name] = await invocation.save_artifact(name, Part(inline_data=named_blob))
+            artifacts[name] = await invocation.surroundings.save_artifact(
+                name, Part(inline_data=named_blob)
+            )
         uri = f"{SCHEME}{name}"
         invocation.media[uri] = loaded_media(uri, blob.data or "")
         file = FileData(file_uri=uri, mime_type=blob.mime_type, display_name=blob.display_name)
@@ -210,6 +212,6 @@ async def load_media(invocation: Invocation) -> None:
     """Have the files at hand that the session's events refer to."""
 
     async def load(name: str) -> Part | None:
-        return await invocation.load_artifact(name, None)
+        return await invocation.surroundings.load_artifact(name, None)
 
-    await load_attachments(invocation.session.events, load, invocation.media)
+    await load_attachments(invocation.log.session.events, load, invocation.media)

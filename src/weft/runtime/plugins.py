@@ -11,7 +11,7 @@ from weft.content import Content
 from weft.declare import Agent, Callback, CallbackContext
 from weft.declare.functions import misfit
 from weft.runtime.invocation import Invocation
-from weft.runtime.place import Place, root_place
+from weft.runtime.place import ROOT, Place, root_place
 from weft.runtime.program import plugin_methods, settled, wrong_answer
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
@@ -117,6 +117,6 @@ def _is_over(invocation: Invocation) -> bool:
     """Whether the log has the root's answer already: then nobody answers in its stead."""
     root = invocation.root
     if isinstance(root, Agent):
-        progress = invocation.progress(Place())
+        progress = invocation.log.progress(ROOT)
         return progress.ended or progress.answered is not None
-    return invocation.record(root_place(root)).ended
+    return invocation.log.record(root_place(root)).ended

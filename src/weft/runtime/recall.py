@@ -131,7 +131,7 @@ def _answer(known: Sequence[Held], call: FunctionCall, name: str, wish: _Wish) -
 def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> list[Held]:
     """The values that the agent may see from its place, as they came."""
     labels, cleared = invocation.labels, path[-1].cleared
-    log = invocation.view(place.scope).events
+    log = invocation.log.view(place.scope).events
     return [
         one
         for one in values_of(log)
@@ -142,10 +142,10 @@ def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> l
 async def _standing(invocation: Invocation, place: Place, agent: Agent) -> list[Held]:
     """What the state and the files in view hold, without what the agent may not see."""
     shows = policy_of(agent, invocation.config).facts.shows_artifacts
-    texts = await invocation.artifact_texts() if shows else {}
+    texts = await invocation.surroundings.artifact_texts() if shows else {}
     values = [
-        *standing_values(invocation.view(place.scope).initial),
-        *standing_values(invocation.state_at(place), texts),
+        *standing_values(invocation.log.view(place.scope).initial),
+        *standing_values(invocation.forks.state_at(place), texts),
     ]
     hidden = tuple(label for label in invocation.labels if label.name not in agent.cleared)
     if not hidden:

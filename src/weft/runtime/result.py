@@ -171,7 +171,11 @@ def _word_for(key: object) -> str:
 
 def total_usage(events: Iterable[Event]) -> Usage:
     """What all answers together cost, as their providers counted."""
-    return _sum_up([event.usage for event in events if event.usage is not None])
+    used: list[Usage] = []
+    for event in events:
+        if event.usage is not None:
+            used.append(event.usage)
+    return _sum_up(used) if used else _NO_USAGE
 
 
 def counted_usage(events: Iterable[Event]) -> Usage:
@@ -203,7 +207,7 @@ def _total(counts: Iterable[int | None]) -> int | None:
 def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     """The result of the run, once it is over."""
     failed = failure_of(invocation, events)
-    session, mine = invocation.session, invocation.visible_events()
+    session, mine = invocation.log.session, invocation.log.visible_events()
     answer, text = None, ""
     # a run that failed has no answer, whatever was said on the way
     for event in reversed(mine) if failed is None else ():
@@ -211,6 +215,12 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
             answer = event
             break
     waiting = session.waiting
+    truncated, warnings = False, list[Diagnostic]()
+    for event in mine:
+        truncated = truncated or (event.finish_reason == CUT and is_cut(event))
+    for event in events:
+        if event.custom_metadata is not None and (warning := warning_in(event)) is not None:
+            warnings.append(warning)
     return Result(
         text,
         _value(invocation, answer, text),
@@ -220,8 +230,8 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         invocation.id,
         failed,
         waiting,
-        any(event.finish_reason and is_cut(event) for event in mine),
-        (*invocation.findings.values(), *_warnings(events)),
+        truncated,
+        (*invocation.findings.values(), *warnings),
         invocation.is_repeated,
     )
 
@@ -235,12 +245,6 @@ def failure_of(invocation: Invocation, events: tuple[Event, ...]) -> Event | Non
     if last is not None and (last.interrupted or (invocation.is_settled and last.error_code)):
         return last
     return None
-
-
-def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:
-    """That the run neared its budget, where events say so."""
-    noted = [warning_in(event) for event in events if event.custom_metadata is not None]
-    return [warning for warning in noted if warning is not None]
 
 
 def _is_for_user(event: Event) -> bool:

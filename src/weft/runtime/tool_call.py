@@ -229,7 +229,7 @@ class ToolCall:
         policy = self._plan.policy
         if not policy.protections:
             return args
-        session = self._invocation.view(self._place.scope)
+        session = self._invocation.log.view(self._place.scope)
         arguments = restored_arguments(args, policy, session)
         self._restored = arguments.used
         return arguments.args
@@ -237,14 +237,14 @@ class ToolCall:
     def _context(self) -> ToolContext:
         """What the tool and the callbacks are handed."""
         call_id, invocation = self.call.id or "", self._invocation
-        state = invocation.state_at(self._place)
+        state = invocation.forks.state_at(self._place)
         return ToolContext(
             agent_name=self._bindings.agent.name,
             call_id=call_id,
             invocation_id=invocation.id,
             branch=self._place.branch,
             state=apply_delta(state, self.written) if self.written else state,
-            around=invocation,
+            around=invocation.surroundings,
             confirmed=self._progress.confirmed.get(call_id),
             deps=invocation.request.deps,
         )
@@ -361,7 +361,7 @@ class ToolCall:
         self, bound: BoundTool, context: ToolContext, kwargs: dict[str, object]
     ) -> Returned | None:
         """Run the function in the store's transaction: its writes and its result, or neither."""
-        async with self._invocation.transaction() as transaction:
+        async with self._invocation.log.transaction() as transaction:
             context.connection = transaction.connection
             returned = self._result_with_note(await call_within_limits(bound, kwargs), bound.tool)
             outcome = Outcome(
@@ -449,7 +449,7 @@ class ToolCall:
         """Decide about a call that was in flight when the process died, by its declared effect."""
         call, tool = self.call, bound.tool
         call_id = call.id or ""
-        if call_id not in self._progress.started or call_id in self._invocation.retry:
+        if call_id not in self._progress.started or call_id in self._invocation.request.retry:
             return None
         if tool.effect == "unsafe":
             return Outcome(call, waits=True, unknown=True)
@@ -466,7 +466,7 @@ class ToolCall:
         short = shortened(response, self.call.name or "the tool", artifact)
         if short is None:
             return response
-        await self._invocation.save_artifact(artifact, Part(text=compact(response)))
+        await self._invocation.surroundings.save_artifact(artifact, Part(text=compact(response)))
         return short
 
 
@@ -654,13 +654,13 @@ async def run_agent_tool(
     call_id = call.id or ""
     inner = place.child(node.name, call_id)._replace(scope=call_id, branch="")
     # a run that is resumed has asked the agent already
-    if not len(invocation.view(call_id).events):
+    if not len(invocation.log.view(call_id).events):
         request = args.get("request") if set(args) == {"request"} else None
         text = request if isinstance(request, str) else compact(args)
         asked = Content(parts=(Part(text=text),), role="user")
         await invocation.commit(invocation.event("user", inner, asked))
     # its failure is a result for the model, and stays one when the run is resumed
-    invocation.shelter(inner)
+    invocation.log.shelter(inner)
     try:
         async with aclosing(run_node(invocation, inner, node)) as events:
             async for _ in events:
@@ -684,7 +684,7 @@ async def run_agent_tool(
 
 def _answers(invocation: Invocation, scope: str) -> list[Event]:
     """The last answer in the scope; several if it ended with branches."""
-    log = invocation.view(scope).events
+    log = invocation.log.view(scope).events
     undone = hidden_by_undoing(log)
 
     def spoke(index: int) -> bool:
