@@ -150,7 +150,7 @@ class StartedRun(InSession):
         self._to_tell: list[Callable[[RunEnd | BaseException], None]] = []
         self._among = among
         among.add(self)
-        self._task = asyncio.get_running_loop().create_task(_carried(running))
+        self._task = asyncio.get_running_loop().create_task(_run_to_end(running))
         self._task.add_done_callback(self._note_end)
 
     @property
@@ -335,7 +335,7 @@ def _is_talk(events: tuple[Event, ...]) -> bool:
     return bool(events)
 
 
-async def _carried(running: Running) -> RunEnd:
+async def _run_to_end(running: Running) -> RunEnd:
     complete = [event async for event in running if not event.partial]
     return RunEnd(running.invocation, tuple(complete))
 
@@ -355,7 +355,7 @@ async def follow(
     forever: bool,
     reader: Follower | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """The events of a session behind `after`, then those that come, until the run ends."""
+    """The events of a session after the first `after`, then those that come, until the run ends."""
     batches = Following(root, services, key, after=after, forever=forever, reader=reader)
     async with aclosing(batches):
         async for batch in batches:
@@ -364,12 +364,12 @@ async def follow(
 
 
 class Following:
-    """The events of a session behind `after`, then those that come, until the run ends.
+    """The events of a session after the first `after`, then those that come, until the run ends.
 
     Iterate it for lists of events: those that are there at once come together. With `run` they
     are those of one run. A reader that joined before is passed.
 
-    It is no generator, because the event loop keeps a list of those, and every run that is
+    It is not a generator, because the event loop keeps a list of those, and every run that is
     streamed would be entered there and crossed out.
     """
 
@@ -480,7 +480,7 @@ class Following:
                         reader.is_behind = True
                         break
                 elif news.partial:
-                    # pieces may arrive behind the complete event that they belong to
+                    # pieces may arrive after the complete event that they belong to
                     if news.id not in self._complete:
                         batch.append(news)
                 elif news.sequence == self._position + 1:

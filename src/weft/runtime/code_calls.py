@@ -36,7 +36,7 @@ LARGEST_SNAPSHOT = 65_536
 MOST_SNAPSHOTS = 524_288
 """How many bytes of snapshots one call may put into the log.
 
-A step without one is no loss: the code goes on from an earlier one, over the results in the log.
+A step without one loses nothing: the code goes on from an earlier one, over the results in the log.
 """
 
 
@@ -84,7 +84,7 @@ class CodeCalls:
 
     @property
     def media(self) -> list[Part]:
-        """What the tools that the code called returned beside their results."""
+        """The media that the tools called by the code returned with their results."""
         return [part for answer in self._answers.values() for part in answer.parts]
 
     def restore(self) -> Iterator[bytes]:

@@ -65,7 +65,7 @@ class Spending:
         """Take up what the log says was spent before, whichever process made the calls.
 
         Answers say at what second they came. What came after the last of them counts by the time
-        between events, except behind an error: there the run had stopped.
+        between events, except after an error: there the run had stopped.
         """
         seconds, last = 0.0, None
         for event in events:
@@ -223,7 +223,7 @@ def money_of(event: Event, model: str) -> float:
     usage, asked = usage_of(event), model_of(event) or model
     if usage is None or not asked:
         return 0.0
-    return _priced(asked, usage, event.provenance.cache_write or 0, "")
+    return _price_usage(asked, usage, event.provenance.cache_write or 0, "")
 
 
 def model_of(event: Event) -> str:
@@ -290,10 +290,10 @@ def money_for(model: str, response: ModelResponse, compiled: Compilation, tokens
         asked = compiled.tokens
         usage = Usage(prompt_token_count=asked, candidates_token_count=max(0, tokens - asked))
     wrote = response.provenance.cache_write or 0
-    return _priced(model, usage, wrote, compiled.prompt.cache)
+    return _price_usage(model, usage, wrote, compiled.prompt.cache)
 
 
-def _priced(model: str, usage: Usage, written: int, cache: str) -> float:
+def _price_usage(model: str, usage: Usage, written: int, cache: str) -> float:
     asked = usage.prompt_token_count or 0
     cached = min(usage.cached_content_token_count or 0, asked)
     answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)

@@ -21,7 +21,7 @@ from weft.errors import RunError, StoreError, UsageError, describe_kind
 from weft.jsonschema import shorten
 from weft.misuse import meant
 from weft.runtime.batch import settle_below
-from weft.runtime.invocation import Invocation, failed
+from weft.runtime.invocation import Invocation, store_failure
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_failure, path_of
 from weft.session import Actions, Event
 from weft.session.event import without_temp
@@ -63,9 +63,9 @@ async def run_custom(
                     retried = error.step
                     continue
                 raise error.failure from error
-            code, words = _described(node, error)
+            code, words = _describe_failure(node, error)
             cause = None if isinstance(error, StepLimit) else error
-            failure = await failed(invocation, place, node.name, code, words, cause)
+            failure = await store_failure(invocation, place, node.name, code, words, cause)
             yield failure.event
             raise failure from error
 
@@ -111,7 +111,7 @@ class ChildFailed(RunError):
         self.code = event.error_code
 
 
-def _described(node: CustomAgent, error: Exception) -> tuple[str, str]:
+def _describe_failure(node: CustomAgent, error: Exception) -> tuple[str, str]:
     """The code and the words of the error event for what the agent's code raised."""
     if isinstance(error, BadEvent | Diverged | StepLimit | UndeclaredWrite):
         return _CODES[type(error)], f"{error.message}; {error.hint}"
@@ -226,11 +226,11 @@ class CustomRun:
                 where=f"{self._node.name}: ctx.run",
                 hint="does it run itself? Go round in a loop, or let it end",
             )
-        below = self._declared(node)
+        below = self._declared_node(node)
         step = self._next()
         past = self._past.get(step)
         if past is not None and past.child != below.name:
-            raise self._diverged(step, f"runs `{below.name}`", past)
+            raise self._divergence(step, f"runs `{below.name}`", past)
         events = self._child(step, below, past)
         self._running.append(events)
         return NodeEvents(events, self._abandoned)
@@ -279,13 +279,13 @@ class CustomRun:
             position, stored = past.events[0]
             noted = stored.provenance.yielded
             if past.child or noted is None or noted.digest != written:
-                raise self._diverged(step, f"yields {_in_words(event)}", past)
+                raise self._divergence(step, f"yields {_in_words(event)}", past)
             # the code must see the state as it was, or it may decide otherwise
             self._upto = position + 1 if any(later > step for later in self._past) else None
             return None
         self._upto = None
         notes = Provenance(yielded=YieldedEvent(step, written))
-        return await self._invocation.commit(self._placed(event, notes))
+        return await self._invocation.commit(self._place_event(event, notes))
 
     async def end(self) -> None:
         """Make sure that the code is really over: the log must not have more of it."""
@@ -296,7 +296,7 @@ class CustomRun:
         more = [step for step in self._past if step >= self._step]
         if more:
             step = min(more)
-            raise self._diverged(step, "ends", self._past[step])
+            raise self._divergence(step, "ends", self._past[step])
 
     async def close(self) -> None:
         """Stop what still runs."""
@@ -333,7 +333,7 @@ class CustomRun:
         self._step += 1
         return step
 
-    def _declared(self, node: Node) -> Node:
+    def _declared_node(self, node: Node) -> Node:
         """The node as it runs here: with the agents that were declared below, where it has them."""
         heir = self._node.heir_of(node)
         if heir is not None:
@@ -386,7 +386,7 @@ class CustomRun:
             diagnostic = report("WEFT118", Origin("field", "writes", node.name), message, hint)
             self._invocation.findings.setdefault(str(diagnostic), diagnostic)
 
-    def _placed(self, event: Event, notes: Provenance) -> Event:
+    def _place_event(self, event: Event, notes: Provenance) -> Event:
         """The event as one of this agent, at its place."""
         return msgspec.structs.replace(
             event,
@@ -436,7 +436,7 @@ class CustomRun:
             self._replayed.add(event.id)
         return event
 
-    def _diverged(self, step: int, now: str, past: "_PastStep") -> Diverged:
+    def _divergence(self, step: int, now: str, past: "_PastStep") -> Diverged:
         before = f"ran `{past.child}`" if past.child else f"yielded {_in_words(past.events[0][1])}"
         return Diverged(
             f"run again over the log, `{self._node.name}` {now} as step {step + 1}, where it"

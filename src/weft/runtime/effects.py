@@ -37,9 +37,9 @@ from weft.late import late_pattern
 from weft.runtime.costs import charge_for_effect
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
-from weft.runtime.place import Place, stopped
-from weft.runtime.program import ToolsetChanged, ToolsetError, chosen_model, settled
-from weft.runtime.result import is_empty, parse, spoken
+from weft.runtime.place import Place, cancel_and_wait
+from weft.runtime.program import ToolsetChanged, ToolsetError, await_value, chosen_model
+from weft.runtime.result import is_empty, parse, spell_out_answer
 from weft.session import Actions, Event, Session
 from weft.session.lookback import effects_of
 from weft.session.provenance import OfferedTools, Provenance
@@ -89,7 +89,7 @@ async def perform(
     try:
         return stored if any(await asyncio.gather(*tasks)) else None
     finally:
-        await stopped(tasks)
+        await cancel_and_wait(tasks)
 
 
 def _is_due(want: Want, known: Mapping[str, JsonObject]) -> bool:
@@ -125,7 +125,7 @@ class _Asking(NamedTuple):
     stored: list[Event]
 
     def aside(self) -> Session:
-        """The session as it is, to be compiled for somebody who is no part of it."""
+        """The session as it is, to be compiled for somebody who is not part of it."""
         whole = self.invocation.log.view(self.place.scope)
         return Session(
             whole.id, app_name=whole.app_name, user_id=whole.user_id, events=whole.events
@@ -177,7 +177,7 @@ class _Asking(NamedTuple):
     async def _search(self, want: Want) -> None:
         """Search the user's memory; what it gives, or why nothing, goes into the log.
 
-        The key takes it out of sight again when its turn is rewound. It is no state key.
+        The key takes it out of sight again when its turn is rewound. It is not a state key.
         """
         effect: JsonObject = {
             "kind": want.kind,
@@ -203,7 +203,7 @@ class _Asking(NamedTuple):
         """Store an effect, with what it writes, as one event."""
         delta: JsonObject = {}
         if want.key and "outcome" in effect:
-            delta = {want.key: self._written(want, effect["outcome"])}
+            delta = {want.key: self._merge_outcome(want, effect["outcome"])}
         notes = Provenance(effect=effect)
         config = self.invocation.config
         counts = config.budget is not None or config.count_tokens
@@ -222,7 +222,7 @@ class _Asking(NamedTuple):
         )
         self.stored.append(await self.invocation.commit(event))
 
-    def _written(self, want: Want, outcome: Json) -> Json:
+    def _merge_outcome(self, want: Want, outcome: Json) -> Json:
         """What stands under the key then: the outcome, or the facts so far and the new ones."""
         if want.kind != "distill" or not isinstance(outcome, list):
             return outcome
@@ -239,7 +239,7 @@ class _Asking(NamedTuple):
             model=chosen,
             instruction=(_Instruction(want.instruction), "provide"),
             output_schema=want.schema,
-            context=_guarded(self.compiled),
+            context=_redacting_policy(self.compiled),
             # another model than the agent's own sees nothing that is labelled
             cleared=self.plan.agent.cleared if own else (),
         )
@@ -265,14 +265,14 @@ class _Asking(NamedTuple):
                 str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
             )
             return Accepted(error=f"the model failed: {words}"), None, request.prompt.model
-        return accepted(want, response, request, agent), response, request.prompt.model
+        return check_outcome(want, response, request, agent), response, request.prompt.model
 
     def _options(self) -> JsonObject:
         merged = merge(self.plan.agent.generate_config, self.invocation.config.generate_config)
         return {**{name: merged[name] for name in _OPTIONS if name in merged}, "cache": False}
 
 
-def _guarded(compiled: Compilation) -> Policy:
+def _redacting_policy(compiled: Compilation) -> Policy:
     """The current turn only, redacted as the request is that this is for."""
     redactions = tuple(one for one in compiled.policy.protections if isinstance(one, Redact))
     return replace(C.none(), protections=redactions)
@@ -299,7 +299,7 @@ _WORD = late_pattern(r"[^\W_]{4,}")
 _NUMBER = late_pattern(r"\d+")
 
 
-def accepted(
+def check_outcome(
     want: Want, response: ModelResponse | None, asked: Compilation, agent: Agent
 ) -> Accepted:
     """The outcome of an answer, or what is wrong with it."""
@@ -311,7 +311,7 @@ def accepted(
     content = response.content
     if content is None or is_empty(content):
         return Accepted(error="the model returned nothing")
-    text = spoken(content, asked.plan.output).text.strip()
+    text = spell_out_answer(content, asked.plan.output).text.strip()
     if not text:
         return Accepted(error="the model returned no text")
     if want.schema is None:
@@ -321,20 +321,20 @@ def accepted(
         try:
             outcome, _ = parse(agent, text, wrapped=output is not None and output.wrapped)
         except SchemaError as error:
-            return _refused(error.message, text)
+            return _refuse(error.message, text)
     if response.finish_reason == "MAX_TOKENS":
-        return _refused("the answer was cut off", text)
+        return _refuse("the answer was cut off", text)
     if want.kind == "distill":
         return _facts(want, outcome, text)
-    problem = _problem(want, outcome, _sent(asked))
-    return _refused(problem, text) if problem else Accepted(outcome)
+    problem = _problem(want, outcome, _text_sent(asked))
+    return _refuse(problem, text) if problem else Accepted(outcome)
 
 
-def _refused(problem: str, text: str) -> Accepted:
+def _refuse(problem: str, text: str) -> Accepted:
     return Accepted(error=problem, more={"rejected": text[:_KEPT]})
 
 
-def _sent(asked: Compilation) -> str:
+def _text_sent(asked: Compilation) -> str:
     """What the model was shown. It cannot repeat what was redacted or withheld."""
     texts: list[str] = []
     for item in asked.prompt.items:
@@ -390,7 +390,7 @@ def _facts(want: Want, outcome: Json, text: str) -> Accepted:
         elif fact:
             dropped.append(fact)
     if dropped and not facts:
-        return _refused("none of its facts is in the source it names", text)
+        return _refuse("none of its facts is in the source it names", text)
     return Accepted(facts, more={"dropped": dropped} if dropped else {})
 
 
@@ -478,7 +478,7 @@ async def _answer(
     where = f"{agent}.tools.{source.name}"
     try:
         takes_context = misfit(source.ask, 1) is None
-        answer = await settled(source.ask(context) if takes_context else source.ask())
+        answer = await await_value(source.ask(context) if takes_context else source.ask())
     except Exception as error:
         raise ToolsetError(
             f"the toolset `{source.name}` raised {type(error).__name__}: {error}",

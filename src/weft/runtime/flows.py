@@ -40,9 +40,9 @@ from weft.errors import RunError, SessionError, StoreError, describe_kind
 from weft.runtime.batch import settle_below
 from weft.runtime.branches import Streams, run_map, run_parallel, run_race
 from weft.runtime.custom import run_custom
-from weft.runtime.invocation import Invocation, decide, failed
+from weft.runtime.invocation import Invocation, store_decision, store_failure
 from weft.runtime.place import Interrupted, NodeFailed, Place, Record, Suspended, is_below, path_of
-from weft.runtime.program import chain_of, settled
+from weft.runtime.program import await_value, chain_of
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import State, new_id
@@ -128,8 +128,8 @@ async def _failure(event: Event) -> Events:
 class NodeRun(Visitor[Events]):
     """One run of one node at its place; each method runs one kind of node.
 
-    The last event of every node says that it has ended. Where what the node did last is no event
-    of its own, `_end` stores one.
+    The last event of every node says that it has ended. Where the node's last deed is not an
+    event of its own, `_end` stores one.
     """
 
     __slots__ = ("invocation", "is_round", "place", "record")
@@ -160,7 +160,7 @@ class NodeRun(Visitor[Events]):
         except Exception as error:
             raise await self._callback_failure(node, error) from error
         marked = msgspec.structs.replace(actions, agent_state={"before": True})
-        if content is not None:  # it stands for the node: nobody is asked behind it
+        if content is not None:  # it stands for the node: nobody is asked after it
             marked = msgspec.structs.replace(
                 actions, agent_state={"before": True, "after": True}, end_of_agent=True
             )
@@ -361,7 +361,7 @@ class NodeRun(Visitor[Events]):
             user_words = self.invocation.log.user_text(self.place) if node.captures else ""
             for key in node.captures if user_words else ():
                 state[key] = user_words
-            returned = await settled(node.function(state))
+            returned = await await_value(node.function(state))
             if returned is not None and not isinstance(returned, Mapping):
                 raise SessionError(
                     f"the step returned {describe_kind(returned)}",
@@ -379,7 +379,7 @@ class NodeRun(Visitor[Events]):
             yield failure.event
             raise failure from error
         delta = dict(state.delta)
-        if node.written:  # `S` sets what is already so: that is no change
+        if node.written:  # `S` sets what is already so: that does not count as a change
             delta = {key: value for key, value in delta.items() if before.get(key) != value}
         actions = Actions(state_delta=delta, end_of_agent=True)
         event = await self._commit(node, actions, _tags(self.invocation, node))
@@ -433,7 +433,7 @@ class NodeRun(Visitor[Events]):
 
     async def _ask(self, function: StateFunction) -> object:
         """What a function, sync or async, says of the state."""
-        return await settled(function(self._state()))
+        return await await_value(function(self._state()))
 
     async def _is_over(self, loop: Loop) -> bool:
         """Whether the loop's predicate says that it is over."""
@@ -456,13 +456,13 @@ class NodeRun(Visitor[Events]):
 
     async def _decide(self, node: Node, state: JsonObject, notes: Provenance = NOTHING) -> None:
         """Store a decision before acting on it."""
-        await decide(self.invocation, self.place, node.name, state, notes)
+        await store_decision(self.invocation, self.place, node.name, state, notes)
 
     async def _fail(
         self, node: Node, code: str, words: str, cause: Exception | None = None
     ) -> NodeFailed:
         """Store the failure of this node, and return it to be raised."""
-        return await failed(self.invocation, self.place, node.name, code, words, cause)
+        return await store_failure(self.invocation, self.place, node.name, code, words, cause)
 
     async def _commit(self, node: Node, actions: Actions, notes: Provenance = NOTHING) -> Event:
         event = self.invocation.event(node.name, self.place, actions=actions, notes=notes)
@@ -507,7 +507,7 @@ def check_decisions(asked: Event, answers: Content) -> None:
         decision, known = decision_of(answer), choices[answer.id]
         if decision is None or (known and not any(same(decision, choice) for choice in known)):
             raise SessionError(
-                f"{quoted(decision)} is no answer to the gate `{asked.author}`, which waits on",
+                f"{quoted(decision)} is not an answer to the gate `{asked.author}`, which waits on",
                 where=f"answers[{answer.id}]",
                 hint=f"answer one of: {_list(known)}" if known else "answer something, not None",
             )

@@ -25,7 +25,7 @@ from weft.runtime.costs import Spending
 from weft.runtime.feeds import Feeds
 from weft.runtime.forks import Forks
 from weft.runtime.place import Interrupted, NodeFailed, Place, path_of
-from weft.runtime.program import AgentBindings, Program, settled, wrong_answer
+from weft.runtime.program import AgentBindings, Program, await_value, wrong_answer
 from weft.runtime.run_log import RunLog
 from weft.runtime.surroundings import RunSurroundings
 from weft.session import Actions, ArtifactStore, Event, Session, SessionKey, Store
@@ -56,7 +56,7 @@ class Request(NamedTuple):
 
 
 class Services(msgspec.Struct, frozen=True):
-    """What a run reaches beside the log."""
+    """What a run reaches in addition to the log."""
 
     store: Store
     artifacts: ArtifactStore
@@ -193,9 +193,9 @@ class Invocation:
             if event.actions.state_delta:
                 stored[index] = self.forks.as_stored(event)
         if self.labels:
-            from weft.runtime.labels import noted
+            from weft.runtime.labels import with_labels
 
-            stored = [await noted(self, event) for event in stored]
+            stored = [await with_labels(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._show_plugins(event) for event in stored]
         await self.log.append(stored)
@@ -212,7 +212,7 @@ class Invocation:
         """The event as the plugins leave it."""
         for callback in self.services.on_event:
             context = self.context(event.author, Place(path_of(event), event.branch or ""))
-            answer = await settled(callback(context, event))
+            answer = await await_value(callback(context, event))
             if answer is None:
                 continue
             if not isinstance(answer, Event):
@@ -277,7 +277,7 @@ class Invocation:
         return heir[2]
 
 
-async def decide(
+async def store_decision(
     invocation: Invocation,
     place: Place,
     name: str,
@@ -290,7 +290,7 @@ async def decide(
     )
 
 
-async def failed(
+async def store_failure(
     invocation: Invocation,
     place: Place,
     author: str,

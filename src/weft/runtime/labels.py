@@ -86,7 +86,7 @@ def cleared_of(tool: Tool) -> tuple[str, ...]:
     return tuple(sorted({*shared, *tool.cleared}))
 
 
-async def noted(invocation: Invocation, event: Event) -> Event:
+async def with_labels(invocation: Invocation, event: Event) -> Event:
     """The event with the labels of the values in it, as they are known now.
 
     What is gone from state later, or was in an older version of an artifact, is not in the log to

@@ -2,7 +2,7 @@
 
 A log is read whole and often; a photo in it would be read with every event. So a large file is
 kept as an artifact, and loaded before a request is compiled. The event has an address,
-`artifact:media-DIGEST.png`, and the bytes behind it can only be those of the digest: the same log
+`artifact:media-DIGEST.png`, and its bytes can only be those of the digest: the same log
 gives the same request, wherever it is compiled.
 """
 
@@ -21,7 +21,7 @@ from weft.values import Json, JsonObject, compact, require_json
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """A tool's result: JSON, and media beside it."""
+    """A tool's result: JSON, and the media that came with it."""
 
     response: JsonObject
     parts: tuple[Part, ...] = ()
@@ -53,7 +53,7 @@ _BYTES = (bytes, bytearray, memoryview)
 def _with_files(value: object) -> object:
     """The value with bytes as the files they are: a model cannot read base64.
 
-    Bytes of no known type stay, and are refused as what is no JSON.
+    Bytes of no known type stay, and are refused as what is not JSON.
     """
     if type(value) in (list, tuple):
         return [_as_file(one) for one in cast("Sequence[object]", value)]
@@ -155,7 +155,7 @@ def is_small(response: JsonObject) -> bool:
     return False
 
 
-def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
+def shorten_result(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
     """A result too large for the log, as its two ends and where the rest is; None if it fits."""
     text = compact(response)
     if len(text) <= LIMIT:

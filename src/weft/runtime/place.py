@@ -137,29 +137,29 @@ class EndsRun(Exception):
 T = TypeVar("T")
 
 
-async def unbroken(work: Coroutine[object, object, T]) -> T:
+async def finish_even_if_cancelled(work: Coroutine[object, object, T]) -> T:
     """The result of the work. If the caller is cancelled meanwhile, the work is finished first."""
     task = asyncio.ensure_future(work)
-    await ended([task])
+    await wait_for_all([task])
     return task.result()
 
 
-async def stopped(tasks: "Sequence[asyncio.Task[T]]") -> None:
-    """Cancel the tasks, once each, and wait until they have cleaned up behind themselves.
+async def cancel_and_wait(tasks: "Sequence[asyncio.Task[T]]") -> None:
+    """Cancel the tasks, once each, and wait until they have cleaned up.
 
     What they raised can be asked of them; if nobody does, nobody is bothered with it.
     """
     for task in tasks:
         task.cancel()
     try:
-        await ended(tasks)
+        await wait_for_all(tasks)
     finally:
         for task in tasks:
             if not task.cancelled():
                 task.exception()
 
 
-async def ended(work: "Sequence[asyncio.Future[T]]") -> None:
+async def wait_for_all(work: "Sequence[asyncio.Future[T]]") -> None:
     """Wait until all of it is done. If the caller is cancelled meanwhile, that is raised then."""
     cancelled: asyncio.CancelledError | None = None
     # a cancellation is remembered, not obeyed: what is being stored must be stored whole
@@ -326,7 +326,7 @@ class Progress:
     def times(self, event: Event) -> int:
         """How often in a row the calls of the last reply came, and came to these results.
 
-        What somebody outside has a hand in is no repetition of the model's: then it is 0.
+        If somebody outside took part, the model does not repeat itself: then it is 0.
         """
         # results are looked at before they are stored, and noted after that
         if self._counted is not None and self._counted[0] is event:
@@ -337,7 +337,7 @@ class Progress:
 
     def _times(self, event: Event) -> int:
         results = event.results
-        # a result from outside, or of some of the calls only, is no repetition
+        # a result from outside, or of some of the calls only, does not count as a repetition
         if len(results) != len(self._round) or event.author == "user":
             return 0
         waits = event.provenance.pending or () if event.custom_metadata is not None else ()
@@ -391,7 +391,7 @@ class Progress:
             call_id = result.id or ""
             if result.name == CONFIRMATION:
                 original = self.asked.pop(call_id, call_id)
-                self.confirmed[original] = unwrapped(result.response or {})
+                self.confirmed[original] = unwrap_answer(result.response or {})
                 self.pending.discard(original)
                 continue
             self.open.pop(call_id, None)
@@ -455,7 +455,7 @@ def has_expired(call_id: str, expires: float | None) -> bool:
     return True
 
 
-def unwrapped(answer: JsonObject) -> JsonObject:
+def unwrap_answer(answer: JsonObject) -> JsonObject:
     """The answer to a confirmation; ADK's page sends it as JSON text in a field `response`."""
     inner = answer.get("response") if len(answer) == 1 else None
     if isinstance(inner, str):

@@ -1,4 +1,4 @@
-"""The result of a run: the answer, what it cost, and the session it leaves behind.
+"""The result of a run: the answer, what it cost, and the session that it leaves.
 
 Below it the agent's final answer: what it must be, what is kept of it, what is wrong with it.
 """
@@ -127,7 +127,7 @@ class Result(ByFields, Generic[AnswerT]):
             raise unknown_name(f"a result has no `{name}`", name, Result, WORDS_OF_RESULTS)
 
         def __getitem__(self, key: object) -> object:
-            """Say that it is no dict, as a state of others is."""
+            """Say that it is not a dict, as the state of others is."""
             raise CallError(
                 "a result is not a dict, nor a list",
                 where="Result",
@@ -297,7 +297,7 @@ class FinalAnswer(msgspec.Struct, frozen=True):
     stored: Json = None
 
 
-def spoken(content: Content, output: Output | None) -> Content:
+def spell_out_answer(content: Content, output: Output | None) -> Content:
     """The answer with a lone `set_model_response` call spelled out as the text it stands for.
 
     The tool is only the way a model without native schemas gives its answer: as text it is in
@@ -313,7 +313,7 @@ def spoken(content: Content, output: Output | None) -> Content:
         return content
     spelled = msgspec.structs.replace(calls[0], function_call=None, text=compact(call.args))
     parts = tuple(spelled if part is calls[0] else part for part in content.parts or ())
-    # words beside the call are no part of the answer: they would spoil its JSON
+    # words next to the call do not belong to the answer: they would spoil its JSON
     parts_kept = tuple(part for part in parts if part is spelled or not part.text or part.thought)
     return Content(parts=parts_kept, role=content.role)
 
@@ -351,7 +351,7 @@ def parse(agent: Agent, text: str, *, wrapped: bool | None) -> tuple[Json, objec
                 )
             except SchemaError:
                 pass
-        # a schema that is no object was asked for under this name
+        # a schema that is not an object was asked for under this name
         json_value = json_value["result"]
     value = schema.validate_value(agent.output_schema, json_value, where=where)
     return json_value, value

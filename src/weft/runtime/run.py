@@ -32,11 +32,11 @@ from weft.runtime.place import (
     Interrupted,
     NodeFailed,
     Suspended,
+    finish_even_if_cancelled,
     hidden_events,
     path_of,
     place_of,
     root_place,
-    unbroken,
 )
 from weft.runtime.plugins import RunOutcome, after_run, unless_answered
 from weft.runtime.program import Program
@@ -84,7 +84,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         self._is_used = request.content is None  # a message that is never said is a slip
 
     def alone(self, session: Session | None, *, owned: bool) -> "Running[AnswerT]":
-        """The same run, on a store that gets this session first and may be closed behind it."""
+        """The same run, on a store that gets this session first and may be closed after it."""
         invocation = self._invocation
         self._is_used = True
         request = invocation.request._replace(seed=session, owned=owned)
@@ -154,7 +154,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
 
     def __await__(self) -> Generator[object, None, Result[AnswerT]]:
         self._is_used = True
-        return _collected(self._invocation, self._events, self._passed).__await__()
+        return _collect_result(self._invocation, self._events, self._passed).__await__()
 
     def send(self, value: None) -> object:
         """The next step of `await`, for whoever drives coroutines."""
@@ -173,7 +173,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
     def _coroutine(self) -> Coroutine[object, None, Result[AnswerT]]:
         self._is_used = True
         if self._awaited is None:
-            self._awaited = _collected(self._invocation, self._events, self._passed)
+            self._awaited = _collect_result(self._invocation, self._events, self._passed)
         return self._awaited
 
     def __repr__(self) -> str:
@@ -215,7 +215,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
             )
 
 
-async def _collected(
+async def _collect_result(
     invocation: Invocation, events: AsyncGenerator[Event, None], passed: list[Event]
 ) -> Result[Any]:
     complete = [event async for event in events if not event.partial]
@@ -300,15 +300,15 @@ async def _events(
         except asyncio.CancelledError:
             # whoever cancelled the task meant all of it, not just this run
             if not control.take_back():
-                await _cancelled(invocation)
+                await _settle_cancelled(invocation)
                 raise
             interrupted = True
         except GeneratorExit:
             # the reader left its loop: what runs is closed first, so its last events are stored
             try:
-                await unbroken(events.aclose())
+                await finish_even_if_cancelled(events.aclose())
             finally:
-                await _cancelled(invocation)
+                await _settle_cancelled(invocation)
             raise
         except BaseException as error:
             if invocation.announced:
@@ -318,7 +318,7 @@ async def _events(
             control.task = None
         if interrupted:
             why = CANCELLED if log.feed.is_cancelled else INTERRUPTED
-            last = await unbroken(stop(invocation, invocation.author, why))
+            last = await finish_even_if_cancelled(stop(invocation, invocation.author, why))
             if invocation.announced:
                 await after_run(invocation, _stopped_by(last))
             # readers are told to drop the pieces of answers that will never be complete
@@ -345,7 +345,7 @@ async def _events(
 
 
 async def _let_go(invocation: Invocation, lease: Lease | None) -> None:
-    """Give the session back. Readers are told behind that: who sees the end may begin anew."""
+    """Give the session back. Readers are told after that: who sees the end may begin anew."""
     feeds = invocation.services.feeds
     feed, invocation.log.feed = invocation.log.feed, feeds.idle
     feeds.end(feed)
@@ -404,14 +404,14 @@ def _streams() -> "Streams":
     return Streams()
 
 
-async def _cancelled(invocation: Invocation) -> None:
+async def _settle_cancelled(invocation: Invocation) -> None:
     """Leave a log that is whole, and tell the plugins."""
     # to whoever goes on, this looks as if the process had died
     if invocation.control.is_handed_over:
         return
     last: Event | None = invocation.event(invocation.author, ROOT, error=CANCELLED)
     try:
-        last = await unbroken(stop_quietly(invocation, invocation.author))
+        last = await finish_even_if_cancelled(stop_quietly(invocation, invocation.author))
     finally:  # not in a task of its own: what plugins keep in context variables is here
         if invocation.announced:
             await after_run(invocation, _stopped_by(last))
@@ -467,12 +467,12 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
         permit = invocation.control.may_create
         if not is_new or not request.create or (permit is not None and not await permit()):
             raise await unknown_session(invocation.services, request.key)
-        # before the session is made: a run that cannot start leaves no empty session behind
+        # before the session is made: a run that cannot start leaves no empty session
         _require_plain(inputs, request)
         if isinstance(store, MemoryStore):  # it never waits, so nothing can cut it short
-            session = await _created(invocation)
+            session = await _create_session(invocation)
         else:
-            session = await unbroken(_created(invocation))
+            session = await finish_even_if_cancelled(_create_session(invocation))
     elif _is_repeated(invocation, session, program):
         return
     # answers have no id of their own: they go to the invocation that asked
@@ -555,7 +555,7 @@ def _go_on(invocation: Invocation, session: Session, id: str, program: Program) 
     invocation.enter(session, id, program, resumed=True)
 
 
-async def _created(invocation: Invocation) -> Session:
+async def _create_session(invocation: Invocation) -> Session:
     """A new session, with what it is to begin with."""
     request, store = invocation.request, invocation.services.store
     seed = request.seed
@@ -581,7 +581,7 @@ def _require_plain(inputs: Mapping[str, object], request: Request) -> None:
 def _require_begun(inputs: Mapping[str, object], request: Request, session: Session) -> None:
     """Refuse to go on with a run that did not have its inputs when it began.
 
-    The state right behind the message counts: a step may have deleted an input since then.
+    The state right after the message counts: a step may have deleted an input since then.
     `temp:` keys are not in the log, so they are not asked for.
     """
     id = request.invocation_id

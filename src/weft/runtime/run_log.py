@@ -13,11 +13,11 @@ from weft.runtime.place import (
     Place,
     Progress,
     Record,
+    finish_even_if_cancelled,
     hidden_events,
     is_below,
     path_of,
     paths_around,
-    unbroken,
 )
 from weft.session import Event, MemoryStore, Session, Store, Transaction
 from weft.session.lookback import hidden_by_undoing, user_content
@@ -170,7 +170,7 @@ class RunLog:
                     self._grow(await self._store.append(self.session, *events))
                 except asyncio.CancelledError:
                     # whether the store has them is not known: to append again is safe
-                    await unbroken(self._append_again(events))
+                    await finish_even_if_cancelled(self._append_again(events))
                     raise
         self._note(events)
 
@@ -188,9 +188,11 @@ class RunLog:
             try:
                 yield tracked
             except BaseException as error:
-                await unbroken(scope.__aexit__(type(error), error, error.__traceback__))
+                await finish_even_if_cancelled(
+                    scope.__aexit__(type(error), error, error.__traceback__)
+                )
                 raise
-            await unbroken(self._commit_transaction(scope, tracked))
+            await finish_even_if_cancelled(self._commit_transaction(scope, tracked))
 
     async def _commit_transaction(
         self, scope: AbstractAsyncContextManager[Transaction], tracked: _TrackedTransaction

@@ -54,7 +54,7 @@ from weft.runtime.result import (
     correction,
     is_empty,
     put_together,
-    spoken,
+    spell_out_answer,
 )
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
@@ -175,7 +175,7 @@ async def run_agent(
 
 
 class StepEnd(msgspec.Struct, frozen=True):
-    """What a step left in the log, and how the turn ends behind it, if it does."""
+    """What a step left in the log, and how the turn ends after it, if it does."""
 
     events: tuple[Event, ...]
     ending: Exception | None = None
@@ -295,7 +295,7 @@ class Turn:
             words = f"the model returned nothing{' but thoughts' if thought else ''}"
             failure = await self.fail("empty_response", words, reply)
             return StepEnd((failure.event,), failure)
-        content = spoken(content, self.plan.output)
+        content = spell_out_answer(content, self.plan.output)
         calls = False
         for part in content.parts or ():
             if part.function_call is not None:
@@ -545,7 +545,7 @@ class Turn:
     async def fail(self, code: str, message: str, reply: Event | None = None) -> NodeFailed:
         """An error event that is in the log, as the exception that ends the node.
 
-        A reply that is no answer is not said, but what it cost and why it ended is kept.
+        A reply that is not an answer is not said, but what it cost and why it ended is kept.
         """
         event = self.invocation.event(self.agent.name, self.place, error=(code, message))
         if reply is not None:
