@@ -19,7 +19,7 @@ from typing import Literal
 import weft
 from weft import Agent
 from weft.models.local import LocalModel
-from weft.models.local.model import bounded, request_for
+from weft.models.local.model import bound_schema, request_for
 from weft.values import JsonObject
 
 Currency = Literal["USD", "EUR", "GBP", "JPY", "NOK"]
@@ -148,7 +148,7 @@ async def listed(question: str) -> Call | None:
             "type": "object",
             "properties": {
                 "name": {"const": tool["name"]},  # type: ignore[index, call-overload]
-                "arguments": bounded(tool["parameters"]),  # type: ignore[index, call-overload]
+                "arguments": bound_schema(tool["parameters"]),  # type: ignore[index, call-overload]
             },
             "required": ["name", "arguments"],
             "additionalProperties": False,

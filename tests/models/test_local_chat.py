@@ -1,7 +1,7 @@
 """What the engine is asked for weights whose template drops tools, and how its answer is read."""
 
 from weft.dialects.wire import objects_in
-from weft.models.local.model import bounded, call_schema, request_for
+from weft.models.local.model import bound_schema, call_schema, request_for
 from weft.values import JsonObject
 
 WEATHER: JsonObject = {
@@ -108,7 +108,7 @@ def test_every_text_has_an_end() -> None:
             "kind": {"type": "string", "enum": ["a", "b"]},
         },
     }
-    held = bounded(schema)
+    held = bound_schema(schema)
     assert isinstance(held, dict)
     properties = held["properties"]
     assert isinstance(properties, dict)

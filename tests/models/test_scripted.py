@@ -291,24 +291,24 @@ def test_an_agent_is_compiled_for_the_models_name_and_dialect(dialect: str) -> N
 @pytest.mark.parametrize(
     ("script", "where", "message"),
     [
-        (["fine", 3], "script[1]", "an int is no entry of a script"),
-        (["fine", {1, 2}], "script[1]", "a set is no entry"),
-        ({"bot": ["fine", 3.5]}, "script['bot'][1]", "a float is no entry"),
-        ([["fine", {"n": 1}]], "script[0][1]", "a dict is no part of an answer"),
-        ([chunks("fine", 3)], "script[0][1]", "an int is no part"),  # type: ignore[arg-type]
-        ([delayed(1, 3)], "script[0].entry", "an int is no entry"),  # type: ignore[arg-type]
-        ([delayed(-1, "x")], "script[0]", "-1 is no delay"),
-        ([delayed("1", "x")], "script[0]", "'1' is no delay"),  # type: ignore[arg-type]
+        (["fine", 3], "script[1]", "an int is not an entry of a script"),
+        (["fine", {1, 2}], "script[1]", "a set is not an entry"),
+        ({"bot": ["fine", 3.5]}, "script['bot'][1]", "a float is not an entry"),
+        ([["fine", {"n": 1}]], "script[0][1]", "a dict is not a part of an answer"),
+        ([chunks("fine", 3)], "script[0][1]", "an int is not a part"),  # type: ignore[arg-type]
+        ([delayed(1, 3)], "script[0].entry", "an int is not an entry"),  # type: ignore[arg-type]
+        ([delayed(-1, "x")], "script[0]", "-1 is not a delay"),
+        ([delayed("1", "x")], "script[0]", "'1' is not a delay"),  # type: ignore[arg-type]
         ([cut(usage(3, prompt=1, output=1))], "script[0].entry.entry", "an int"),  # type: ignore[arg-type]
-        ([fails_after("x", error="no")], "script[0]", "'no' is no exception"),  # type: ignore[arg-type]
-        ([int], "script[0]", "is no exception"),
+        ([fails_after("x", error="no")], "script[0]", "'no' is not an exception"),  # type: ignore[arg-type]
+        ([int], "script[0]", "is not an exception"),
         ([{"n": object()}], "script[0].n", "an object is not a JSON value"),
         ([call("a", x={1})], "script[0].parts[0].functionCall.args.x", "a set is not a JSON"),
-        ([ModelResponse(partial=True)], "script[0]", "a partial response is no answer"),
-        ("booking", "script", "a str is no script"),
-        ({"bot": "booking"}, "script['bot']", "a str is no script"),
-        (None, "script", "None is no script"),
-        (iter(["x"]), "script", "is no script"),
+        ([ModelResponse(partial=True)], "script[0]", "a partial response is not an answer"),
+        ("booking", "script", "a str is not a script"),
+        ({"bot": "booking"}, "script['bot']", "a str is not a script"),
+        (None, "script", "None is not a script"),
+        (iter(["x"]), "script", "is not a script"),
     ],
 )
 def test_what_is_no_entry_is_refused_where_it_stands(script: Any, where: str, message: str) -> None:
@@ -321,15 +321,15 @@ def test_what_is_no_entry_is_refused_where_it_stands(script: Any, where: str, me
 
 async def test_what_a_callable_gives_is_checked_too() -> None:
     given: Callable[[Prompt], object] = lambda prompt: 3  # noqa: E731
-    with pytest.raises(DeclarationError, match=r"what script\[0\] gave: an int is no entry"):
+    with pytest.raises(DeclarationError, match=r"what script\[0\] gave: an int is not an entry"):
         await told(given)
 
 
 def test_a_dialect_or_name_that_cannot_be_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="'latin' is no dialect") as caught:
+    with pytest.raises(DeclarationError, match="'latin' is not a dialect") as caught:
         ScriptedModel([], dialect="latin")
     assert all(name in caught.value.hint for name in DIALECTS)
-    with pytest.raises(DeclarationError, match="is no name"):
+    with pytest.raises(DeclarationError, match="is not a name"):
         ScriptedModel([], name=" ")
 
 

@@ -168,7 +168,7 @@ def test_an_unknown_name_lists_the_known() -> None:
 
 def test_the_real_weights_are_what_the_table_says() -> None:
     held = fetched().read_bytes()
-    one = weights.known(weights.DEFAULT)
+    one = weights.weights_named(weights.DEFAULT)
     assert len(held) == one.size
     assert hashlib.sha256(held).hexdigest() == one.sha256
 

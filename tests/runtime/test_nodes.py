@@ -155,9 +155,9 @@ def test_a_map_over_nothing_gives_nothing() -> None:
 @pytest.mark.parametrize(
     ("state", "says"),
     [
-        ({"xs": "a, b"}, '`xs` is no list but text: "a, b"'),
-        ({"xs": {"a": 1}}, '`xs` is no list but dict: {"a":1}'),
-        ({"xs": 3}, "`xs` is no list but int: 3"),
+        ({"xs": "a, b"}, '`xs` is not a list but text: "a, b"'),
+        ({"xs": {"a": 1}}, '`xs` is not a list but dict: {"a":1}'),
+        ({"xs": 3}, "`xs` is not a list but int: 3"),
         ({}, "there is no `xs` in the state"),
     ],
 )

@@ -158,7 +158,7 @@ def test_a_failed_answer_is_not_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "this is no recorded exchange"),
+        ("{", "this is not a recorded exchange"),
         ("[]", "a list stands there"),
         ('{"request": {}}', "'responses' is missing"),
         ('{"recorded": "m", "version": 7}', "version 7 of a recording is not known"),
@@ -187,10 +187,10 @@ def test_bad_arguments_say_what_to_type(tmp_path: Path) -> None:
     path = tmp_path / "none.jsonl"
     with pytest.raises(SessionError, match="no recording to replay"):
         RecordedModel("gpt-5", path, mode="replay")
-    with pytest.raises(DeclarationError, match="is no mode") as caught:
+    with pytest.raises(DeclarationError, match="is not a mode") as caught:
         RecordedModel("gpt-5", path, mode="replays")  # type: ignore[arg-type]
     assert "'replay'" in caught.value.hint
-    with pytest.raises(DeclarationError, match="an int is no model"):
+    with pytest.raises(DeclarationError, match="an int is not a model"):
         RecordedModel(7, path)  # type: ignore[arg-type]
 
 

@@ -96,7 +96,7 @@ async def test_a_turn_with_an_unknown_outcome_needs_a_person_until_one_has_answe
     running = runner.run(message, user_id="ada", session_id="s", request_id="r1")
     task = asyncio.create_task(result_of(running))
     await shop.begun.wait()
-    running.invocation.hand_over()  # to the log, this is as if its process had been killed
+    running.invocation.control.hand_over()  # to the log, this is as if its process had been killed
     task.cancel()
     await asyncio.wait([task])
     await put_message(turns, store, key, message, request_id="r1")

@@ -104,7 +104,7 @@ async def test_who_follows_from_another_process_gets_every_piece_in_its_place(
         reading = asyncio.create_task(read_until(events, says("Bye now.")))
         for message in ("hi", "bye"):
             running = working.run(message, session_id="s", config=STREAM)
-            running.invocation.follower = reader.name
+            running.invocation.control.follower = reader.name
             await running
         seen = await reading
         stored = await working.store.events(SessionKey(app, "user", "s")) or []
@@ -181,7 +181,7 @@ async def test_a_lost_piece_ends_the_pieces_of_its_answer_and_no_other(
         monkeypatch.setattr(store.relay, "_post", lose)
         for message in ("a", "b"):
             running = working.run(message, session_id="s", config=STREAM)
-            running.invocation.follower = reader.name
+            running.invocation.control.follower = reader.name
             await running
         seen = await reading
     assert [shown(event) for event in seen] == [
@@ -203,15 +203,15 @@ async def test_what_a_killed_process_streamed_is_taken_back(address: str, app: s
         reader = await watching.join(session_id="s")
         events = watching.events(session_id="s", follow=True, reader=reader)
         running = first.run("hi", session_id="s", config=STREAM)
-        running.invocation.follower = reader.name
+        running.invocation.control.follower = reader.name
         dead = asyncio.ensure_future(_awaited(running))
         seen = await _read(events, 2)
-        running.invocation.hand_over()  # to the log, the process has died
+        running.invocation.control.hand_over()  # to the log, the process has died
         dead.cancel()
         with suppress(asyncio.CancelledError):
             await dead
         going_on = second.resume(session_id="s", config=STREAM)
-        going_on.invocation.follower = reader.name
+        going_on.invocation.control.follower = reader.name
         await going_on
         seen += await read_until(events, says("Hello again."))
     assert [shown(event) for event in seen] == [
@@ -306,7 +306,7 @@ async def test_a_long_piece_goes_through_the_database(address: str, app: str) ->
         # Pieces travel by themselves: who begins to read behind the answer may get it alone.
         reading = asyncio.create_task(read_until(events, says("".join(words))))
         running = working.run("hi", session_id="s", config=STREAM)
-        running.invocation.follower = reader.name
+        running.invocation.control.follower = reader.name
         await running
         seen = await reading
     assert [event.text for event in seen if event.partial] == [*words]

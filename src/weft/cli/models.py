@@ -234,7 +234,7 @@ def get_command(options: CommandOptions) -> int:
     from weft.models.local.engine import is_installed
     from weft.models.local.weights import progress_bar
 
-    wanted = weights.known(options.name or weights.DEFAULT)
+    wanted = weights.weights_named(options.name or weights.DEFAULT)
     with progress_bar() as progress:
         path = weights.get(wanted.name, progress)
     print(path)

@@ -19,10 +19,10 @@ from weft.models.http import (
     HttpReply,
     Reply,
     Sending,
-    broken,
+    broken_error,
     in_time,
+    report_broken,
     rest_of,
-    unbroken,
 )
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class VendorCarrier:
         except ModelError:
             raise
         except Exception as error:
-            response = _answered(error, sending.url)
+            response = _response_of(error, sending.url)
             return _ThreadReply(response) if waits else HttpReply(response)
         # Bedrock frames its events in a format of Amazon's
         if reply.headers.get("content-type", "") != _FRAMED:
@@ -152,7 +152,7 @@ class VendorCarrier:
         return _UnframedReply(reply, self._client._make_sse_decoder())  # pyright: ignore[reportPrivateUsage]
 
 
-def _answered(error: Exception, url: str) -> "httpx2.Response":
+def _response_of(error: Exception, url: str) -> "httpx2.Response":
     """The answer that a client raised as an exception, or the error that it stands for."""
     response = cast("httpx2.Response | None", vars(error).get("response"))
     if response is not None:
@@ -160,11 +160,11 @@ def _answered(error: Exception, url: str) -> "httpx2.Response":
     # the clients wrap what the connection raised
     cause = error.__cause__
     if isinstance(cause, Exception):
-        raise broken(cause, url) from error
-    raise unsent(error) from error
+        raise broken_error(cause, url) from error
+    raise unsent_error(error) from error
 
 
-def unsent(error: Exception) -> ModelError:
+def unsent_error(error: Exception) -> ModelError:
     """The error for a client that did not even send."""
     return ModelError(
         f"the client refused to send: {type(error).__name__}: {error}",
@@ -219,14 +219,14 @@ class _ThreadReply:
 
     async def read(self) -> bytes:
         """All of the body."""
-        return await self._waited(self._response.read)
+        return await self._wait_for(self._response.read)
 
     async def more(self) -> bytes:
         """The next piece of the body."""
         if self._pieces is None:
             self._pieces = self._response.iter_bytes()
         pieces = self._pieces
-        return await self._waited(lambda: next(pieces, b""))
+        return await self._wait_for(lambda: next(pieces, b""))
 
     async def close(self) -> None:
         """Close it; a thread that still waits for more finds its connection shut."""
@@ -245,10 +245,10 @@ class _ThreadReply:
             reading.exception()
         self._response.close()
 
-    async def _waited(self, work: Callable[[], bytes]) -> bytes:
+    async def _wait_for(self, work: Callable[[], bytes]) -> bytes:
         # shielded below, because `close` must know that the thread still reads
         self._reading = asyncio.get_running_loop().run_in_executor(None, work)
-        return await unbroken(asyncio.shield(self._reading), str(self._response.url))
+        return await report_broken(asyncio.shield(self._reading), str(self._response.url))
 
 
 class _NetworkStream(Protocol):
@@ -265,11 +265,11 @@ async def _in_thread(work: "Callable[[], httpx2.Response]") -> "httpx2.Response"
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        future.add_done_callback(_dropped)
+        future.add_done_callback(_drop_result)
         raise
 
 
-def _dropped(future: "asyncio.Future[httpx2.Response]") -> None:
+def _drop_result(future: "asyncio.Future[httpx2.Response]") -> None:
     if not future.cancelled() and future.exception() is None:
         future.result().close()
 
@@ -388,8 +388,8 @@ def _refusal(error: Exception, url: str) -> Reply:
     if isinstance(code, int):
         return _RaisedReply(code, msgspec.json.encode(fields.get("details")))
     if type(error).__module__.startswith(("httpx", "aiohttp", "httpcore")):
-        raise broken(error, url) from error
-    raise unsent(error) from error
+        raise broken_error(error, url) from error
+    raise unsent_error(error) from error
 
 
 class _RaisedReply:
@@ -428,11 +428,11 @@ class _AiohttpReply:
 
     async def read(self) -> bytes:
         """All of the body."""
-        return await unbroken(self._response.read(), self._url)
+        return await report_broken(self._response.read(), self._url)
 
     async def more(self) -> bytes:
         """The next piece of the body."""
-        return await unbroken(self._response.content.readany(), self._url)
+        return await report_broken(self._response.content.readany(), self._url)
 
     async def close(self) -> None:
         """Close the connection."""

@@ -19,7 +19,7 @@ from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt, Stability
 from weft.models.clients import vertex_place
 from weft.models.http import Sending, Timeouts
-from weft.models.remote import Remote, noted
+from weft.models.remote import Remote, with_notes
 from weft.models.retry import PASSING, Breaker, Retry
 from weft.models.services import GEMINI, Service
 from weft.session.provenance import Provenance
@@ -105,11 +105,11 @@ class Gemini(Remote):
             has_answered = False
             named = Provenance(cached_content=name)
             try:
-                short = super().generate(prompt, shortened(wire, name), stream=stream)
+                short = super().generate(prompt, without_head(wire, name), stream=stream)
                 async with _closing(short) as answers:
                     async for response in answers:
                         has_answered = True
-                        yield response if response.partial else noted(response, named)
+                        yield response if response.partial else with_notes(response, named)
             except ModelError as error:
                 # words were shown, or the request itself is wrong: in full it fares no better
                 if has_answered or not is_lost(error, name):
@@ -214,7 +214,7 @@ def seconds_of(ttl: object, where: str) -> int | None:
     duration = re.fullmatch(r"([1-9]\d{0,8})([smhd])", ttl) if isinstance(ttl, str) else None
     if duration is None:
         raise DeclarationError(
-            f"{ttl!r} is no time for which a head is kept",
+            f"{ttl!r} is not a time for which a head is kept",
             where=where,
             hint='write explicit_cache="1h", or "30m"',
         )
@@ -240,7 +240,7 @@ def head_of(prompt: Prompt, wire: JsonObject, place: str, model: str) -> CachedH
     return CachedHead(place, model, prompt.agent, fields, digest(canonical(fields)), static)
 
 
-def shortened(wire: JsonObject, name: str) -> JsonObject:
+def without_head(wire: JsonObject, name: str) -> JsonObject:
     """The request without its head, which it names."""
     return {NAMED: name, **{key: value for key, value in wire.items() if key not in CACHED}}
 

@@ -56,11 +56,11 @@ class Sending(NamedTuple):
     body: bytes
     timeouts: Timeouts
     query: str = ""
-    """What the address ends with behind every path; never shown, it may hold a key."""
+    """What the address ends with after every path; never shown, it may hold a key."""
 
     @property
     def whole_url(self) -> str:
-        """The address with all that stands behind it."""
+        """The address with all that comes after it."""
         if not self.query:
             return self.url
         return f"{self.url}{'&' if '?' in self.url else '?'}{self.query}"
@@ -113,7 +113,7 @@ class Http:
 
     async def send(self, sending: Sending) -> "HttpReply":
         """Send exactly these bytes, and wait for the head of the answer."""
-        client = self._client if self._client is not None else await _opened()
+        client = self._client if self._client is not None else await _open_client()
         try:
             # not the auth of a client that somebody passed: our headers say who asks
             asked = client.send(_request(sending), stream=True, auth=None)
@@ -121,7 +121,7 @@ class Http:
         except ModelError:
             raise
         except Exception as error:
-            raise broken(error, sending.url) from error
+            raise broken_error(error, sending.url) from error
 
 
 @functools.cache
@@ -137,7 +137,7 @@ def _request(sending: Sending) -> "httpx2.Request":
     timeouts = sending.timeouts
     return httpx2.Request(
         "POST",
-        _parsed(sending.whole_url),
+        _parse_url(sending.whole_url),
         headers=sending.headers,
         content=sending.body,
         extensions={
@@ -176,7 +176,7 @@ class HttpReply:
 
     async def read(self) -> bytes:
         """All of the body."""
-        return await unbroken(self._response.aread(), str(self._response.url))
+        return await report_broken(self._response.aread(), str(self._response.url))
 
     async def more(self) -> bytes:
         """The next piece of the body, as it comes; nothing where it ends."""
@@ -185,7 +185,7 @@ class HttpReply:
             # raw pieces come as they arrive; a decoder may hold some back
             coded = response.headers.get("content-encoding", "identity") != "identity"
             self._pieces = response.aiter_bytes() if coded else response.aiter_raw()
-        return await unbroken(anext(self._pieces, b""), str(self._response.url))
+        return await report_broken(anext(self._pieces, b""), str(self._response.url))
 
     async def close(self) -> None:
         """Close the connection, or give it back where everything was read."""
@@ -194,18 +194,18 @@ class HttpReply:
         await self._response.aclose()
 
 
-async def unbroken(asked: Awaitable[T], url: str) -> T:
+async def report_broken(asked: Awaitable[T], url: str) -> T:
     """What was asked for; a connection that fails meanwhile is told as a ModelError."""
     try:
         return await asked
     except Exception as error:
-        raise broken(error, url) from error
+        raise broken_error(error, url) from error
 
 
 _SLOW = "try again, or allow more time: timeout=600"
 
 
-def broken(error: Exception, url: str) -> ModelError:
+def broken_error(error: Exception, url: str) -> ModelError:
     """The error for a connection that failed; httpx2's and its predecessor's are named alike."""
     # by name: errors of httpx, and of clients that wrap it, are of other classes
     kinds = {kind.__name__ for kind in type(error).__mro__}
@@ -260,7 +260,7 @@ def timeouts_of(timeouts: object, where: str) -> Timeouts:
         if all(type(each) in (int, float) and cast("float", each) > 0 for each in values):
             return timeouts
     raise DeclarationError(
-        f"{timeouts!r} is no timeout",
+        f"{timeouts!r} is not a timeout",
         where=where,
         hint="write timeout=60, or timeout=weft.models.Timeouts(first_byte=60)",
     )
@@ -280,10 +280,10 @@ def _set(variables: tuple[str, ...]) -> list[str]:
     return [each for each in variables if os.environ.get(each) or os.environ.get(each.lower())]
 
 
-async def _opened() -> "httpx2.AsyncClient":
+async def _open_client() -> "httpx2.AsyncClient":
     """The client of the running loop; what the environment forbids is told as that."""
     try:
-        return await _pooled()
+        return await _loop_client()
     except Exception as error:
         named = _set((*_PROXIES, *_CERTIFICATES))
         raise Final(
@@ -301,7 +301,7 @@ class _Pool(NamedTuple):
     keeper: "AsyncGenerator[httpx2.AsyncClient, None]"
 
 
-async def _pooled() -> "httpx2.AsyncClient":
+async def _loop_client() -> "httpx2.AsyncClient":
     """The client of the running loop."""
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop)
@@ -340,7 +340,7 @@ def _certificates() -> "ssl.SSLContext":
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(url: str) -> "httpx2.URL":
+def _parse_url(url: str) -> "httpx2.URL":
     import httpx2
 
     return httpx2.URL(url)
@@ -424,10 +424,10 @@ class Reading:
                 self._body = self._whole(data + await rest_of(self._reply))
                 return None
         if data:
-            return self._fed(self._events.feed(data))
+            return self._read_events(self._events.feed(data))
         self._over = True
         try:
-            return self._fed(self._events.end())
+            return self._read_events(self._events.end())
         except _HalfEvent:
             return self._cut(ModelError("it ends in the middle of an event", hint="try again"))
 
@@ -447,14 +447,14 @@ class Reading:
         """Let go of the connection."""
         await self._reply.close()
 
-    def _fed(self, events: list[tuple[str, str]]) -> list[ModelResponse]:
+    def _read_events(self, events: list[tuple[str, str]]) -> list[ModelResponse]:
         stream = self._stream
         assert stream is not None
         partials: list[ModelResponse] = []
         for name, text in events:
             data = _object(text)
             if data is None:
-                raise self._garbled(text)
+                raise self._bad_event_error(text)
             partial = stream.feed(name, data)
             if partial is not None:
                 partials.append(partial)
@@ -463,13 +463,13 @@ class Reading:
             stream.note_end()
         return partials
 
-    def _garbled(self, text: str) -> ModelError:
+    def _bad_event_error(self, text: str) -> ModelError:
         if self._over:
             return _HalfEvent("the stream ends in the middle of an event")
-        return _unusable(f"an event of the answer is no JSON object: {_short(text)}")
+        return _unusable(f"an event of the answer is not a JSON object: {_short(text)}")
 
     def _cut(self, error: ModelError) -> list[ModelResponse]:
-        """Handle a broken connection. It is no error if the answer was complete."""
+        """Handle a broken connection. It is not an error if the answer was complete."""
         assert self._stream is not None
         try:
             self._stream.body()
@@ -492,7 +492,7 @@ class Reading:
         text = body.decode("utf-8", "replace")
         if _is_page(text, self._reply.headers.get("content-type", "")):
             raise web_page(self._url, status)
-        raise _unusable(f"the answer is no JSON object: {_short(text)}", status)
+        raise _unusable(f"the answer is not a JSON object: {_short(text)}", status)
 
 
 async def rest_of(reply: Reply) -> bytes:
@@ -534,7 +534,7 @@ def _object(body: bytes | str) -> JsonObject | None:
     try:
         value: Json = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = _forgiven(body)
+        value = _parse_leniently(body)
     # Gemini sends the error of a stream as a list
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
@@ -549,10 +549,10 @@ def _opens(text: str) -> int:
     return text.count("[") + text.count("{")
 
 
-def _forgiven(body: bytes | str) -> Json:
+def _parse_leniently(body: bytes | str) -> Json:
     """Parse JSON with the small faults that models and servers make; None if it is not JSON.
 
-    Half a character stays as it is, bytes that are no character become one that says so, and a
+    Half a character stays as it is, bytes that are not a character become one that says so, and a
     number that is none, such as NaN, becomes null.
     """
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body

@@ -77,7 +77,7 @@ def _service(name: object) -> Service:
             each for each, listed in SERVICES.items() if listed.scheme in ("bearer", "api-key")
         ]
         raise DeclarationError(
-            f"{name!r} is no service that speaks this format",
+            f"{name!r} is not a service that speaks this format",
             where="OpenAI.service",
             hint=f"write one of: {', '.join(known)}; or pass base_url=",
         )
@@ -90,7 +90,7 @@ def _dialect(name: str, api: object, *, own: bool) -> str:
         return "openai-chat" if not own or _is_old(name) else "openai-responses"
     if api not in ("responses", "chat"):
         raise DeclarationError(
-            f"{api!r} is no format of OpenAI's",
+            f"{api!r} is not a format of OpenAI's",
             where="OpenAI.api",
             hint='write api="responses" or api="chat"',
         )

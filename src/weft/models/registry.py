@@ -72,15 +72,15 @@ def _create_model(name: str, where: str) -> Model:
             where=where,
             hint=f'pass weft.models.Gemini("{bare}", client=google.genai.Client(vertexai=True))',
         )
-    return _served(name, SERVICES[_ALIASES.get(provider, provider)])
+    return _model_at(name, SERVICES[_ALIASES.get(provider, provider)])
 
 
 def _vendors_own(name: str) -> Model:
     services = {"gemini": "gemini", "anthropic": "anthropic"}
-    return _served(name, SERVICES[services.get(facts_for(name).dialect, "openai")])
+    return _model_at(name, SERVICES[services.get(facts_for(name).dialect, "openai")])
 
 
-def _served(name: str, service: Service) -> Model:
+def _model_at(name: str, service: Service) -> Model:
     """The model at a service, in the dialect that its requests are compiled to."""
     dialect = facts_for(name).dialect
     if dialect == "gemini":
@@ -157,7 +157,7 @@ class FallbackModel:
                 where="FallbackModel",
                 hint='write FallbackModel("claude-sonnet-5", "gpt-5")',
             )
-        self.models = tuple(_resolved(model, at) for at, model in enumerate(models))
+        self.models = tuple(_resolve_model(model, at) for at, model in enumerate(models))
         self.on = frozenset([on] if isinstance(on, str) else on)
         self.name = self.models[0].name
         self.dialect = self.models[0].dialect
@@ -170,7 +170,7 @@ class FallbackModel:
         for model in self.models:
             lost: list[str] = []
             if model is not self.models[0]:
-                prompt, wire, lost = _rewritten(prompt, model)
+                prompt, wire, lost = _rewrite_prompt(prompt, model)
             has_streamed = False
             answers = model.generate(prompt, wire, stream=stream)
             try:
@@ -186,7 +186,7 @@ class FallbackModel:
                     ):
                         raise ModelError(response.error_message or "", code=response.error_code)
                     else:
-                        yield _noted(response, model, failed, lost)
+                        yield _with_fallback_notes(response, model, failed, lost)
                 return
             except Exception as error:
                 failure = self._failure(error, model)
@@ -199,7 +199,7 @@ class FallbackModel:
             finally:
                 if isinstance(answers, AsyncGenerator):
                     await answers.aclose()
-        raise _exhausted(failed)
+        raise _all_failed_error(failed)
 
     def _failure(self, error: Exception, model: Model) -> ModelError:
         """The error as a model's; what Weft raises about anything else is not one."""
@@ -213,18 +213,18 @@ class FallbackModel:
         return f"FallbackModel({', '.join(repr(model.name) for model in self.models)})"
 
 
-def _resolved(model: object, at: int) -> Model:
+def _resolve_model(model: object, at: int) -> Model:
     where = f"FallbackModel[{at}]"
     if isinstance(model, str):
         return model_for(model, where=where)
     if isinstance(model, Model):
         return model
     raise DeclarationError(
-        f"{model!r} is no model", where=where, hint="pass a model's name, or a Model"
+        f"{model!r} is not a model", where=where, hint="pass a model's name, or a Model"
     )
 
 
-def _rewritten(prompt: Prompt, model: Model) -> tuple[Prompt, JsonObject, list[str]]:
+def _rewrite_prompt(prompt: Prompt, model: Model) -> tuple[Prompt, JsonObject, list[str]]:
     """The prompt for another model, its wire, and what could not be carried over."""
     other = _with_schema(msgspec.structs.replace(prompt, model=model.name), model)
     lowered = dialect_named(model.dialect).lower(other)
@@ -247,10 +247,10 @@ def _with_schema(prompt: Prompt, model: Model) -> Prompt:
     return msgspec.structs.replace(prompt, output=asked, system=(*prompt.system, reminder))
 
 
-def _noted(
+def _with_fallback_notes(
     response: ModelResponse, model: Model, failed: list[tuple[Model, ModelError]], lost: list[str]
 ) -> ModelResponse:
-    """The response with whose it is, who failed before, and what could not be carried over."""
+    """The response, with its model, the models that failed before it, and what was lost."""
     maker = Provenance(provider=model.dialect, model=model.name)
     codes: list[JsonObject] = [{"model": each.name, "code": error.code} for each, error in failed]
     how = Provenance(fallback=codes or None, lost=lost or None)
@@ -258,7 +258,7 @@ def _noted(
     return msgspec.structs.replace(response, custom_metadata=metadata)
 
 
-def _exhausted(failed: list[tuple[Model, ModelError]]) -> ModelError:
+def _all_failed_error(failed: list[tuple[Model, ModelError]]) -> ModelError:
     """The error where nobody answered: the last one's code, and what each of them said."""
     last = failed[-1][1]
     if len(failed) == 1:

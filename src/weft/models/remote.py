@@ -1,4 +1,4 @@
-"""A model behind HTTP: what all providers have in common.
+"""A model that is reached over HTTP: what all providers have in common.
 
 Each provider's class says where a request goes and who asks; sending, reading, asking again and
 giving up are the same for all.
@@ -127,7 +127,7 @@ class Remote:
                 finally:
                     if reading is not None:
                         await reading.close()
-                failed = await self._advised(failed, model)
+                failed = await self._with_advice(failed, model)
                 pause = trail.failed(failed, has_streamed=has_streamed)
                 # a trial is one attempt: the circuit decides whether there is another
                 if pause is None or trial:
@@ -149,12 +149,12 @@ class Remote:
         self, model: str, body: JsonObject, *, path: tuple[str, str]
     ) -> JsonObject:
         """Ask something about a request, once: `path` is how its path ends, and how this one."""
-        own, beside = path
+        own, other = path
 
         def moved(sending: Sending) -> Sending:
             return sending._replace(
-                url=sending.url.removesuffix(own) + beside,
-                path=sending.path.removesuffix(own) + beside,
+                url=sending.url.removesuffix(own) + other,
+                path=sending.path.removesuffix(own) + other,
             )
 
         return await self._asked_once(model, body, moved)
@@ -162,7 +162,7 @@ class Remote:
     async def _asked_once(
         self, model: str, body: JsonObject, moved: Callable[[Sending], Sending]
     ) -> JsonObject:
-        """Ask something that is no request for an answer, once; `moved` says where it goes."""
+        """Ask something that is not a request for an answer, once; `moved` says where it goes."""
         try:
             sending = moved(await self._sending(body, model, stream=False))
             reading = await self._asked(sending, Trail(self._retry), stream=False)
@@ -172,7 +172,7 @@ class Remote:
             finally:
                 await reading.close()
         except ModelError as error:
-            raise await self._advised(error, model) from None
+            raise await self._with_advice(error, model) from None
 
     def _require_time(self, trail: Trail) -> None:
         if trail.remaining <= 0:
@@ -232,7 +232,7 @@ class Remote:
         return self._base_url is not None or not _CREDENTIALS.isdisjoint(self._headers)
 
     def _path(self, model: str, *, stream: bool) -> str:
-        """The path of a request, behind the address."""
+        """The path of a request, after the address."""
         raise NotImplementedError
 
     def _body(self, wire: JsonObject, *, stream: bool) -> JsonObject:
@@ -268,7 +268,7 @@ class Remote:
         except ModelError as error:
             raise self._with_provider(error, model) from None
 
-    async def _advised(self, error: ModelError, model: str) -> ModelError:
+    async def _with_advice(self, error: ModelError, model: str) -> ModelError:
         """The error with what to type, as far as it depends on who was asked."""
         if error.code == "auth" and error.status != 402 and "credit" not in error.hint:
             error.hint = f"check the key: {self.service.hint}"
@@ -294,7 +294,7 @@ class Remote:
         return error
 
     def _discreet(self, response: ModelResponse) -> ModelResponse:
-        """The answer without a key that the server repeats in it; the log is no place for one."""
+        """The answer without a key that the server repeats in it: the log must not keep one."""
         keys = (*self._secrets(), *_bare(self._lent.values()), *self._located().keys())
         long = [each for each in dict.fromkeys(keys) if len(each) >= _LONG]
         if not long:
@@ -318,10 +318,10 @@ class Remote:
 def _with_attempts(response: ModelResponse, trail: Trail) -> ModelResponse:
     """The response with the attempts it took, where it took more than one."""
     attempts = trail.noted()
-    return response if attempts is None else noted(response, Provenance(attempts=attempts))
+    return response if attempts is None else with_notes(response, Provenance(attempts=attempts))
 
 
-def noted(response: ModelResponse, more: Provenance) -> ModelResponse:
+def with_notes(response: ModelResponse, more: Provenance) -> ModelResponse:
     """The response with more that its event is to say of it."""
     metadata = more.onto(response.custom_metadata)
     return msgspec.structs.replace(response, custom_metadata=metadata)
@@ -345,7 +345,7 @@ def _forget_causes(error: ModelError, hidden: Iterable[str]) -> None:
 
 def _bare(headers: Iterable[str]) -> list[str]:
     """The keys in headers, without the word that says of which kind they are."""
-    # "Bearer KEY": the word before it is no secret
+    # "Bearer KEY": the word before it is not secret
     return [text.rpartition(" ")[2] for text in headers]
 
 
@@ -363,7 +363,7 @@ def _require_plain(headers: Mapping[str, str]) -> None:
 def _require_name(name: object, base_url: Address | None, where: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise DeclarationError(
-            f"{name!r} is no model's name", where=where, hint=f'write {where}("NAME")'
+            f"{name!r} is not a model's name", where=where, hint=f'write {where}("NAME")'
         )
     if (
         base_url is not None and "://" not in name and wire_name(name) != name
@@ -375,7 +375,7 @@ def _require_name(name: object, base_url: Address | None, where: str) -> str:
 def _require_text(value: object, where: str) -> str | None:
     if value is None or (isinstance(value, str) and value.strip()):
         return value.strip() if isinstance(value, str) else None
-    raise DeclarationError("this is no text", where=where, hint="pass a string, or leave it out")
+    raise DeclarationError("this is not a text", where=where, hint="pass a string, or leave it out")
 
 
 def _require_url(value: object, where: str) -> Address | None:
@@ -385,11 +385,13 @@ def _require_url(value: object, where: str) -> Address | None:
     if not address.base.startswith(("http://", "https://")) or not address.host:
         shown_address = address.base or type(value).__name__
         raise DeclarationError(
-            f"`{shown_address}` is no address", where=where, hint='write base_url="https://host/v1"'
+            f"`{shown_address}` is not an address",
+            where=where,
+            hint='write base_url="https://host/v1"',
         )
     if address.fragment:
         raise DeclarationError(
-            f"what follows `#` is no part of the address `{address.base}`",
+            f"what follows `#` is not part of the address `{address.base}`",
             where=where,
             hint=f'write base_url="{address.base}", and the model as the name',
         )
@@ -402,7 +404,7 @@ def _require_headers(value: object, where: str) -> dict[str, str]:
         isinstance(each, str) for pair in headers.items() for each in pair
     ):
         raise DeclarationError(
-            "these are no headers", where=where, hint='write headers={"x-name": "value"}'
+            "these are not headers", where=where, hint='write headers={"x-name": "value"}'
         )
     return {str(name).lower(): str(text) for name, text in headers.items()}
 

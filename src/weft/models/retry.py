@@ -268,7 +268,7 @@ def breaker_of(breaker: object, where: str) -> Breaker | None:
     if isinstance(breaker, Breaker) and breaker.failures >= 1 and breaker.pause >= 0:
         return breaker
     raise DeclarationError(
-        f"{breaker!r} is no circuit breaker",
+        f"{breaker!r} is not a circuit breaker",
         where=where,
         hint="write breaker=weft.models.Breaker(failures=5, pause=30)",
     )

@@ -124,7 +124,7 @@ class Answer(NamedTuple):
 
 
 class Later(NamedTuple):
-    """An entry that is no answer yet: it wants the prompt, or takes its time."""
+    """An entry that is not an answer yet: it wants the prompt, or takes its time."""
 
     entry: Delayed | Cut | Metered | Callable[[Prompt], object]
     where: str
@@ -151,13 +151,13 @@ class ScriptedModel:
     ) -> None:
         if dialect not in DIALECTS:
             raise DeclarationError(
-                f"{dialect!r} is no dialect",
+                f"{dialect!r} is not a dialect",
                 where="ScriptedModel.dialect",
                 hint=f"write one of: {', '.join(DIALECTS)}",
             )
         if not isinstance(cast("object", name), str) or not name.strip():
             raise DeclarationError(
-                f"{name!r} is no name", where="ScriptedModel.name", hint='write name="scripted"'
+                f"{name!r} is not a name", where="ScriptedModel.name", hint='write name="scripted"'
             )
         self.name = name
         self.dialect = dialect
@@ -193,7 +193,7 @@ class ScriptedModel:
             sent[self._turns] = turns[:]
         self.prompts.append(prompt)
         self.wires.append(sent)
-        # behind the recording, so that a test can look at the request that was refused
+        # after the recording, so that a test can look at the request that was refused
         self._checker.check(prompt, wire)
         entry = self._next(prompt)
         answer = entry if isinstance(entry, Answer) else await resolve(entry, prompt)
@@ -236,7 +236,7 @@ class _Script:
     def __init__(self, entries: object, where: str) -> None:
         if isinstance(entries, str) or not isinstance(entries, Sequence):
             raise DeclarationError(
-                f"{describe_kind(entries)} is no script",
+                f"{describe_kind(entries)} is not a script",
                 where=where,
                 hint='write ScriptedModel(["an answer", "another"])',
             )
@@ -275,7 +275,7 @@ def call(name: str, /, **arguments: Json) -> Part:
 
 
 def malformed(name: str, text: str) -> Part:
-    """A tool call whose arguments are no JSON object, as a model may write them.
+    """A tool call whose arguments are not a JSON object, as a model may write them.
 
     The part has no arguments; the text is `part.provenance.malformed`.
     """
@@ -297,7 +297,7 @@ def chunks(*deltas: Said) -> Chunks:
 
 
 def delayed(seconds: float, entry: Entry) -> Delayed:
-    """An entry that comes after so many seconds."""
+    """An entry that comes after `seconds`."""
     return Delayed(seconds, entry)
 
 
@@ -322,12 +322,12 @@ def prepare(entry: object, *, where: str) -> Answer | Later:
             seconds = cast("object", entry.seconds)
             if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds < 0:
                 raise DeclarationError(
-                    f"{seconds!r} is no delay", where=where, hint="write delayed(0.5, entry)"
+                    f"{seconds!r} is not a delay", where=where, hint="write delayed(0.5, entry)"
                 )
             return Later(entry, where)
         if isinstance(entry, Cut) and entry.error is not None:
             _require_failure(entry.error, where)
-        return _changed(inner, entry) if isinstance(inner, Answer) else Later(entry, where)
+        return _change_answer(inner, entry) if isinstance(inner, Answer) else Later(entry, where)
     # a class is an exception to raise, not a function to call
     if callable(entry) and not isinstance(entry, type):
         return Later(cast("Callable[[Prompt], object]", entry), where)
@@ -346,14 +346,14 @@ async def resolve(prepared: Answer | Later, prompt: Prompt) -> Answer:
         if isinstance(entry, Delayed):
             await asyncio.sleep(entry.seconds)
         inner = await resolve(prepare(entry.entry, where=where), prompt)
-        return inner if isinstance(entry, Delayed) else _changed(inner, entry)
+        return inner if isinstance(entry, Delayed) else _change_answer(inner, entry)
     inner_entry = entry(prompt)
     if inspect.isawaitable(inner_entry):
         inner_entry = await cast("Awaitable[object]", inner_entry)
     return await resolve(prepare(inner_entry, where=f"what {where} gave"), prompt)
 
 
-def _changed(answer: Answer, entry: Cut | Metered) -> Answer:
+def _change_answer(answer: Answer, entry: Cut | Metered) -> Answer:
     if isinstance(entry, Metered):
         return answer._replace(response=msgspec.structs.replace(answer.response, usage=entry.usage))
     return answer._replace(completes=False, error=entry.error or answer.error)
@@ -367,7 +367,7 @@ def _answer(entry: object, where: str) -> Answer:
     if isinstance(entry, ModelResponse):
         if entry.partial:
             raise DeclarationError(
-                "a partial response is no answer", where=where, hint='write chunks("He", "llo")'
+                "a partial response is not an answer", where=where, hint='write chunks("He", "llo")'
             )
         if entry.content is not None:
             require_content(entry.content, where=where)
@@ -380,7 +380,7 @@ def _answer(entry: object, where: str) -> Answer:
     if isinstance(entry, Chunks):
         deltas = _parts(entry.deltas, where)
         streamed = tuple(part for part in deltas if part.kind in ("text", "thought", "empty"))
-        return Answer(_response(_joined(deltas), where), streamed)
+        return Answer(_response(_join_deltas(deltas), where), streamed)
     return Answer(_response(_parts(entry, where), where))
 
 
@@ -396,13 +396,13 @@ def _parts(entry: object, where: str) -> tuple[Part, ...]:
         entry = (entry,)
     elif not isinstance(entry, (list, tuple)):
         raise DeclarationError(
-            f"{describe_kind(entry)} is no entry of a script", where=where, hint=_ENTRIES
+            f"{describe_kind(entry)} is not an entry of a script", where=where, hint=_ENTRIES
         )
     parts: list[Part] = []
     for index, piece in enumerate(cast("Sequence[object]", entry)):
         if not isinstance(piece, (str, Part)):
             raise DeclarationError(
-                f"{describe_kind(piece)} is no part of an answer",
+                f"{describe_kind(piece)} is not a part of an answer",
                 where=f"{where}[{index}]",
                 hint="write texts, call(...), thought(...) or Part values",
             )
@@ -416,7 +416,7 @@ _ENTRIES = (
 )
 
 
-def _joined(deltas: Sequence[Part]) -> list[Part]:
+def _join_deltas(deltas: Sequence[Part]) -> list[Part]:
     """The deltas with stretches of plain text, or of plain thoughts, made one."""
     parts: list[Part] = []
     for part in deltas:
@@ -438,4 +438,4 @@ def _require_failure(error: object, where: str) -> Failure:
         return error
     if isinstance(error, type) and issubclass(error, BaseException):
         return error
-    raise DeclarationError(f"{error!r} is no exception", where=where, hint=_ENTRIES)
+    raise DeclarationError(f"{error!r} is not an exception", where=where, hint=_ENTRIES)

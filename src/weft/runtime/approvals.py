@@ -16,7 +16,7 @@ from weft.declare import Node
 from weft.declare.agent import agents_of
 from weft.errors import SchemaError, SessionError, describe_kind
 from weft.misuse import ByFields, declared
-from weft.runtime.place import code_author, expiry_in, has_expired, unwrapped, visible_events
+from weft.runtime.place import code_author, expiry_in, has_expired, unwrap_answer, visible_events
 from weft.runtime.program import BoundTool
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
@@ -226,7 +226,7 @@ def check_edited(root: Node, answered: Iterable[tuple[Event, Content]]) -> None:
             answer = part.function_response
             if answer is None or answer.name != CONFIRMATION:
                 continue
-            args = edited_arguments(unwrapped(answer.response or {}))
+            args = edited_arguments(unwrap_answer(answer.response or {}))
             question = next((call for call in event.calls if call.id == answer.id), None)
             if args is None or question is None:
                 continue

@@ -150,7 +150,7 @@ class StartedRun(InSession):
         self._to_tell: list[Callable[[RunEnd | BaseException], None]] = []
         self._among = among
         among.add(self)
-        self._task = asyncio.get_running_loop().create_task(_carried(running))
+        self._task = asyncio.get_running_loop().create_task(_run_to_end(running))
         self._task.add_done_callback(self._note_end)
 
     @property
@@ -171,7 +171,7 @@ class StartedRun(InSession):
     @property
     def has_let_go(self) -> bool:
         """Whether it is over, and the next run can have the session."""
-        return self._invocation.has_let_go
+        return self._invocation.control.has_let_go
 
     def __await__(self) -> Generator[object, None, Result]:
         self._is_awaited = True
@@ -220,7 +220,7 @@ class StartedRun(InSession):
         """Stop here without a word in the log, so that `resume` goes on as after a crash."""
         self._is_awaited = True
         if not self._task.done():
-            self._invocation.hand_over()
+            self._invocation.control.hand_over()
             self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -236,7 +236,7 @@ class StartedRun(InSession):
     async def opened(self) -> None:
         """Wait until the session is open; an error that came before is raised here."""
         self._ready = asyncio.get_running_loop().create_future()
-        self._invocation.opened = self._note_open
+        self._invocation.control.opened = self._note_open
         try:
             await self._ready
         except BaseException:
@@ -255,7 +255,7 @@ class StartedRun(InSession):
         self._is_open = True
         request = self._invocation.request
         has_input = request.content is not None or bool(request.answers)
-        log = self._invocation.session.events
+        log = self._invocation.log.session.events
         self.after = len(log) - has_input
         if self._invocation.is_repeated:
             self.after = first_of(log, self.id) or 0
@@ -273,7 +273,8 @@ class StartedRun(InSession):
 
     def _note_end(self, task: "asyncio.Task[RunEnd]") -> None:
         self._among.discard(self)
-        self._invocation.opened = None  # the run and this object would keep each other in memory
+        # the run and this object would keep each other in memory
+        self._invocation.control.opened = None
         self._wake()
         error = task.exception() if not task.cancelled() else None
         # an error that nobody waits for would be lost
@@ -285,7 +286,7 @@ class StartedRun(InSession):
             tell(_outcome(task))
 
     def _run_name(self) -> str:
-        return self._invocation.id if self._invocation.is_open else ""
+        return self._invocation.id if self._invocation.control.is_open else ""
 
     def __repr__(self) -> str:
         return f"<run {self._run_name()} of {self.key}{', over' if self.is_done else ''}>"
@@ -322,7 +323,7 @@ class RunEnd:
     def is_waiting(self) -> bool:
         """Whether the run leaves calls that wait for an answer from outside."""
         # a run that neither called nor answered anything, as most, leaves none
-        return not _is_talk(self.events) and bool(self._invocation.session.waiting)
+        return not _is_talk(self.events) and bool(self._invocation.log.session.waiting)
 
 
 def _is_talk(events: tuple[Event, ...]) -> bool:
@@ -334,7 +335,7 @@ def _is_talk(events: tuple[Event, ...]) -> bool:
     return bool(events)
 
 
-async def _carried(running: Running) -> RunEnd:
+async def _run_to_end(running: Running) -> RunEnd:
     complete = [event async for event in running if not event.partial]
     return RunEnd(running.invocation, tuple(complete))
 
@@ -354,7 +355,7 @@ async def follow(
     forever: bool,
     reader: Follower | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """The events of a session behind `after`, then those that come, until the run ends."""
+    """The events of a session after the first `after`, then those that come, until the run ends."""
     batches = Following(root, services, key, after=after, forever=forever, reader=reader)
     async with aclosing(batches):
         async for batch in batches:
@@ -363,12 +364,12 @@ async def follow(
 
 
 class Following:
-    """The events of a session behind `after`, then those that come, until the run ends.
+    """The events of a session after the first `after`, then those that come, until the run ends.
 
     Iterate it for lists of events: those that are there at once come together. With `run` they
     are those of one run. A reader that joined before is passed.
 
-    It is no generator, because the event loop keeps a list of those, and every run that is
+    It is not a generator, because the event loop keeps a list of those, and every run that is
     streamed would be entered there and crossed out.
     """
 
@@ -479,7 +480,7 @@ class Following:
                         reader.is_behind = True
                         break
                 elif news.partial:
-                    # pieces may arrive behind the complete event that they belong to
+                    # pieces may arrive after the complete event that they belong to
                     if news.id not in self._complete:
                         batch.append(news)
                 elif news.sequence == self._position + 1:

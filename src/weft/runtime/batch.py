@@ -14,10 +14,10 @@ from weft.diagnostics import Origin, report
 from weft.ir.block import RECALL
 from weft.passes.env import is_short
 from weft.runtime.invocation import Invocation
-from weft.runtime.place import UNKNOWN_OUTCOME, Place, Progress, paths_around, stopped
+from weft.runtime.place import UNKNOWN_OUTCOME, Place, Progress, cancel_and_wait, paths_around
 from weft.runtime.program import AgentBindings, BoundTool
 from weft.runtime.result import CUT
-from weft.runtime.tool_call import Outcome, ToolCall, recorded, unknown_tool
+from weft.runtime.tool_call import Outcome, ToolCall, find_outcome, unknown_tool
 from weft.session import Actions, Event
 from weft.session.event import EMPTY_ACTIONS
 from weft.session.lookback import CONFIRMATION, QUESTION
@@ -28,7 +28,7 @@ from weft.values import JsonObject
 class Batch(msgspec.Struct, frozen=True):
     """What became of the calls of one reply.
 
-    `alone` has the ids of calls of sequential tools, which ran with no other beside them.
+    `alone` has the ids of calls of sequential tools, which ran while no other did.
     `stored` is the event with the results, if a tool's transaction has stored it already.
     """
 
@@ -57,10 +57,10 @@ class Batch(msgspec.Struct, frozen=True):
             parts.append(_result(outcome))
             if actions is EMPTY_ACTIONS:  # most calls only return something
                 continue
-            beside = call.id not in self.alone
+            is_parallel = call.id not in self.alone
             for key, value in actions.state_delta.items():
                 # a call that ran later on its own may overwrite, and equal values agree
-                if beside and key in writers and delta[key] != value:
+                if is_parallel and key in writers and delta[key] != value:
                     twice[key] = writers[key]
                 writers[key] = call.name or ""
                 delta[key] = value
@@ -144,13 +144,13 @@ async def run_calls(
     `carried` are the labels that all arguments carry: those of code that was given such values.
     """
     reply = event if event is not None else progress.reply
-    raw, withheld, cut = _malformed(reply), withheld_in(reply), _cut_call(reply)
+    raw, withheld, cut = _malformed_arguments(reply), withheld_in(reply), _cut_call(reply)
     running: list[ToolCall] = []
     transferred = False
     for call in progress.open.values():
         # a question that nobody answered in time is refused now, as a result for the model
         waits = call.id in progress.pending and not progress.is_expired(call.id or "")
-        if waits and call.id not in invocation.retry:
+        if waits and call.id not in invocation.request.retry:
             continue
         malformed = raw.get(call.id or "", "")
         one = ToolCall(invocation, place, plan, bindings, progress, call, malformed, carried)
@@ -161,7 +161,7 @@ async def run_calls(
                     call,
                     {
                         "error": "the reply was cut off at the token limit, perhaps inside this"
-                        " call, which was not made; make it again, and say less beside it"
+                        " call, which was not made; make it again, and say less with it"
                     },
                 )
             )
@@ -177,9 +177,9 @@ async def run_calls(
             and call.name not in bindings.tools
             and _recalls(invocation, place, plan.path)
         ):
-            from weft.runtime.recall import recalled
+            from weft.runtime.recall import answer_recall
 
-            one.answer(await recalled(invocation, place, plan.path, call))
+            one.answer(await answer_recall(invocation, place, plan.path, call))
         # called alone it is the answer, and never gets here
         elif call.name == SET_RESPONSE and call.name not in bindings.tools:
             one.answer(
@@ -188,7 +188,7 @@ async def run_calls(
         running.append(one)
     if len(running) == 1:  # the common case: nobody to wait for, nobody to stop
         only = running[0]
-        # a call beside it that waits has its result in the same event
+        # another call of the reply that waits has its result in the same event
         alone = len(progress.open) == 1
         await only.run((lambda outcome: finish(Batch((outcome,)))) if alone else None)
         outcomes = (only.outcome,) if only.outcome is not None else ()
@@ -220,7 +220,7 @@ def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> b
     if policy.facts.makes_handles or policy.facts.refers:
         return True
     # a long result may stand in a request as a handle, which asks to be recalled
-    log = invocation.view(place.scope).events
+    log = invocation.log.view(place.scope).events
     return any(not is_short(one.response or {}) for event in log for one in event.results)
 
 
@@ -322,7 +322,7 @@ async def _side_by_side(
                     )
                     await invocation.commit(event)
     finally:
-        await stopped(list(running))
+        await cancel_and_wait(list(running))
 
 
 def _culprit(calls: list[ToolCall]) -> FunctionCall | None:
@@ -356,7 +356,7 @@ def _is_alone(one: ToolCall, bindings: AgentBindings) -> bool:
     return bound is not None and bound.tool.sequential
 
 
-def _malformed(event: Event | None) -> dict[str, str]:
+def _malformed_arguments(event: Event | None) -> dict[str, str]:
     """The calls whose arguments were not JSON: the text that came instead, by call id."""
     raw_arguments: dict[str, str] = {}
     for part in (event.content.parts or ()) if event is not None and event.content else ():
@@ -409,7 +409,7 @@ async def stop(invocation: Invocation, author: str, why: tuple[str, str]) -> Eve
     What is open is read from the log: the run may have been stopped before it took note itself.
     A result that a call had come to is kept.
     """
-    places = invocation.past.places()
+    places = invocation.log.past.places()
     mine = next((progress for place, progress in places if place == Place()), None)
     # the answer is stored: the run had ended before anybody stopped it
     if mine is not None and mine.answered is not None:
@@ -425,7 +425,7 @@ async def settle_below(invocation: Invocation, words: str, *paths: str) -> None:
     if not paths:
         return
     stopped = {*paths}
-    places = invocation.past.places()
+    places = invocation.log.past.places()
     inside = [one for one in places if not stopped.isdisjoint(paths_around(one[0].path))]
     await _settle(invocation, inside, words)
 
@@ -453,4 +453,4 @@ def _settled_outcome(progress: Progress, call: FunctionCall, words: str) -> Outc
     """The outcome of an open call when the run stops: its result, or an error."""
     if call.id in progress.started:
         words = f"{words} while this ran, and nobody knows whether it did"
-    return recorded(progress, call) or Outcome(call, {"error": words})
+    return find_outcome(progress, call) or Outcome(call, {"error": words})

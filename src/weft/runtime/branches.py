@@ -17,8 +17,16 @@ from weft.declare.route import look_up
 from weft.errors import SchemaError
 from weft.jsonschema import shorten
 from weft.runtime.batch import settle_below
-from weft.runtime.invocation import Invocation, decide, failed
-from weft.runtime.place import NodeFailed, Place, Record, Suspended, is_below, path_of, stopped
+from weft.runtime.invocation import Invocation, store_decision, store_failure
+from weft.runtime.place import (
+    NodeFailed,
+    Place,
+    Record,
+    Suspended,
+    cancel_and_wait,
+    is_below,
+    path_of,
+)
 from weft.runtime.result import parse
 from weft.session import Actions, Event, scope_of
 from weft.session.lookback import hidden_by_undoing, joined_branches
@@ -49,9 +57,9 @@ async def run_map(
     """Run the body for each element, and store the outputs together with the end of the map."""
     count = record.state.get("items")
     if not isinstance(count, int):
-        items = look_up(node.items, invocation.state_at(place))
+        items = look_up(node.items, invocation.forks.state_at(place))
         if not isinstance(items, list):
-            failure = await failed(
+            failure = await store_failure(
                 invocation, place, node.name, "not_a_list", _no_list(node, items)
             )
             yield failure.event
@@ -71,7 +79,7 @@ async def run_map(
     nodes = _elements(invocation, place, node, count)
     collect = node.on_error == "collect"
     for inner, _ in nodes:
-        invocation.fork(inner)
+        invocation.forks.begin(inner)
     if collect:
         shelter_some(invocation, [inner for inner, _ in nodes])
     lanes = Lanes(invocation, nodes, run_node, width=node.concurrency)
@@ -79,10 +87,12 @@ async def run_map(
         async for event in events:
             yield event
     lanes.require_end(collect=collect)
-    done = [inner for (inner, _), task in zip(nodes, lanes.tasks, strict=True) if completed(task)]
+    done = [
+        inner for (inner, _), task in zip(nodes, lanes.tasks, strict=True) if has_completed(task)
+    ]
     delta: JsonObject = {}
     for inner in done:
-        shared = invocation.own_state(inner)
+        shared = invocation.forks.own_state(inner)
         # shared state is not the branch's own: it must not be lost with it
         delta |= {k: v for k, v in shared.items() if scope_of(k) in ("app", "user")}
     outputs = _outputs(invocation, node, done)
@@ -115,7 +125,7 @@ def _outputs(invocation: Invocation, node: Map, places: Sequence[Place]) -> dict
 
     Words on branches inside a run do not count as its own.
     """
-    events = invocation.events()
+    events = invocation.log.events()
     undone, joined = hidden_by_undoing(events), joined_branches(events)
     paths = {inner.branch: inner.path for inner in places}
     spoken: dict[str, Event] = {}
@@ -129,7 +139,7 @@ def _outputs(invocation: Invocation, node: Map, places: Sequence[Place]) -> dict
     return {
         inner.path: _value(node, spoken[inner.path])
         if inner.path in spoken
-        else _written(invocation, node, inner)
+        else _branch_outcome(invocation, node, inner)
         for inner in places
     }
 
@@ -145,9 +155,9 @@ def _value(node: Map, event: Event) -> Json:
     return event.text
 
 
-def _written(invocation: Invocation, node: Map, place: Place) -> Json:
+def _branch_outcome(invocation: Invocation, node: Map, place: Place) -> Json:
     """What a run wrote on its branch, without the element it began with."""
-    own = invocation.own_state(place)
+    own = invocation.forks.own_state(place)
     return {
         key: value
         for key, value in own.items()
@@ -160,7 +170,7 @@ def _no_list(node: Map, value: Json) -> str:
         return f"there is no `{node.items}` in the state to map over; write it upstream"
     kind = "text" if isinstance(value, str) else type(value).__name__
     return (
-        f"`{node.items}` is no list but {kind}: {shorten(compact(value), 60)};"
+        f"`{node.items}` is not a list but {kind}: {shorten(compact(value), 60)};"
         " make the agent that writes it return one: agent @ list[str]"
     )
 
@@ -179,16 +189,18 @@ async def run_race(
     # the branches must be known to write for themselves before anything is written
     if "begun" not in record.state:
         forks = Provenance(forks={inner.fork: {} for inner, _ in nodes})
-        await decide(invocation, place, node.name, {"begun": True}, forks)
+        await store_decision(invocation, place, node.name, {"begun": True}, forks)
     for inner, _ in nodes:
-        invocation.fork(inner)
+        invocation.forks.begin(inner)
     shelter_some(invocation, [inner for inner, _ in nodes])
-    winner = _recalled(invocation, nodes)
+    winner = _find_winner(invocation, nodes)
     if winner is None:
         lanes = Lanes(invocation, nodes, run_node, width=len(nodes), why=_LOST)
 
         def is_over(task: "asyncio.Task[None]") -> bool:
-            return completed(task) or (broke(task) and not isinstance(task.exception(), NodeFailed))
+            return has_completed(task) or (
+                broke(task) and not isinstance(task.exception(), NodeFailed)
+            )
 
         async with aclosing(lanes.events(is_over)) as events:
             async for event in events:
@@ -207,7 +219,9 @@ async def run_race(
     await settle_below(invocation, _LOST, *losers)
     won = nodes[winner][0]
     actions = Actions(
-        state_delta=invocation.own_state(won), agent_state={"winner": winner}, end_of_agent=True
+        state_delta=invocation.forks.own_state(won),
+        agent_state={"winner": winner},
+        end_of_agent=True,
     )
     notes = Provenance(
         undone=losers,
@@ -220,16 +234,16 @@ async def run_race(
         yield event
 
 
-def _recalled(invocation: Invocation, nodes: list[tuple[Place, Node]]) -> int | None:
+def _find_winner(invocation: Invocation, nodes: list[tuple[Place, Node]]) -> int | None:
     """The branch that has completed according to the log, where the run stopped right after it."""
-    if not invocation.resumed:
+    if not invocation.log.resumed:
         return None
     for index, (place, node) in enumerate(nodes):
         if isinstance(node, Agent):
-            progress = invocation.progress(place)
+            progress = invocation.log.progress(place)
             over = progress.ended or progress.answered is not None
         else:
-            over = invocation.record(place).ended
+            over = invocation.log.record(place).ended
         if over:
             return index
     return None
@@ -251,9 +265,9 @@ def shelter_some(invocation: Invocation, places: list[Place]) -> None:
 
     If all branches failed, the run ended there, and all of them run again.
     """
-    if invocation.resumed and not all(map(invocation.past.failed_at, places)):
+    if invocation.log.resumed and not all(map(invocation.log.past.failed_at, places)):
         for place in places:
-            invocation.shelter(place)
+            invocation.log.shelter(place)
 
 
 _Lane: TypeAlias = "asyncio.Task[None]"
@@ -308,14 +322,14 @@ class Lanes:
                         taken.set_result(None)
                     continue
                 ended += 1
-                if self.first is None and completed(brought):
+                if self.first is None and has_completed(brought):
                     self.first = self.tasks.index(brought)
                 if is_over(brought):
                     break
                 self._begin(running=len(self.tasks) - ended)
         finally:
             self._over = True
-            await stopped(self.tasks)
+            await cancel_and_wait(self.tasks)
         lanes = zip(self._nodes, self.tasks, strict=False)
         cut = [place.path for (place, _), task in lanes if task.cancelled()]
         # an open call without a result would make the next request illegal
@@ -383,7 +397,7 @@ def error_of(task: _Lane) -> BaseException | None:
     return task.exception() if task.done() and not task.cancelled() else None
 
 
-def completed(task: _Lane) -> bool:
+def has_completed(task: _Lane) -> bool:
     """Whether a lane ended well."""
     return task.done() and not task.cancelled() and task.exception() is None
 

@@ -36,7 +36,7 @@ LARGEST_SNAPSHOT = 65_536
 MOST_SNAPSHOTS = 524_288
 """How many bytes of snapshots one call may put into the log.
 
-A step without one is no loss: the code goes on from an earlier one, over the results in the log.
+A step without one loses nothing: the code goes on from an earlier one, over the results in the log.
 """
 
 
@@ -64,7 +64,7 @@ class CodeCalls:
         self._actions = actions
         """What the call itself does: what its code has tools do counts as done by it."""
         self._withheld = (reply.provenance.withheld or []) if reply is not None else []
-        self._progress = invocation.progress(self._place)
+        self._progress = invocation.log.progress(self._place)
         self._steps: list[Event] = []
         self._answers: dict[str, CodeAnswer] = {}
         self._number = 0
@@ -72,7 +72,7 @@ class CodeCalls:
         """How many calls were made so far."""
         self._snapshots = 0
         """Bytes of snapshots in the log so far."""
-        for event in invocation.past.at(self._place):
+        for event in invocation.log.past.at(self._place):
             self._take(event)
         self._count = sum(len(event.calls) for event in self._steps)
 
@@ -84,7 +84,7 @@ class CodeCalls:
 
     @property
     def media(self) -> list[Part]:
-        """What the tools that the code called returned beside their results."""
+        """The media that the tools called by the code returned with their results."""
         return [part for answer in self._answers.values() for part in answer.parts]
 
     def restore(self) -> Iterator[bytes]:
@@ -106,7 +106,7 @@ class CodeCalls:
         if self._invocation.labels:
             known = await known_labels(self._invocation, self._invocation.labels)
             self.carried.update(known.artifacts.get(name, ()))
-        part = await self._invocation.load_artifact(name, None)
+        part = await self._invocation.surroundings.load_artifact(name, None)
         if part is not None and part.text and self._invocation.labels:
             self.carried.update(await labels_in(self._invocation, part.text))
         return part
@@ -120,7 +120,7 @@ class CodeCalls:
         else:
             event = await self._begin_step(number, calls, snapshot)
         while True:
-            if self._progress.due(self._invocation.retry):
+            if self._progress.due(self._invocation.request.retry):
                 await self._run_open()
             elif self._progress.pending:
                 raise Suspended

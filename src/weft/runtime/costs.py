@@ -18,6 +18,7 @@ from weft.declare.agent import every_agent
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import UsageError
 from weft.ir import ModelResponse
+from weft.runtime.place import is_reply
 from weft.session import Event, Usage
 from weft.session.provenance import Charge, Provenance
 from weft.tokens import Counter, counter_for
@@ -47,25 +48,35 @@ class Spent(NamedTuple):
 
 
 class Spending:
-    """What one invocation has spent of its budget."""
+    """What one invocation has spent, and its budget if it has one."""
 
-    def __init__(self, budget: RunBudget) -> None:
+    def __init__(self, budget: RunBudget | None) -> None:
         self.budget = budget
+        self.steps = 0
+        """How many model calls were made."""
+        self.hops = 0
+        """How often the invocation was handed over."""
         self._tokens = 0
         self._money = 0.0
         self._started = time.monotonic()
         self._warned = False
 
     def recall(self, events: Iterable[Event]) -> None:
-        """Take up what the log says was spent before.
+        """Take up what the log says was spent before, whichever process made the calls.
 
         Answers say at what second they came. What came after the last of them counts by the time
-        between events, except behind an error: there the run had stopped.
+        between events, except after an error: there the run had stopped.
         """
         seconds, last = 0.0, None
         for event in events:
-            self.note(event)
             charge = event.provenance.spent
+            if event.usage is not None or is_reply(event) or event.provenance.effect is not None:
+                self.steps += 1
+            if event.actions.transfer_to_agent:
+                self.hops += 1
+            if self.budget is None:
+                continue
+            self.note(event)
             if charge is not None and charge.seconds is not None:
                 seconds = charge.seconds
             elif last is not None and event.author != "user" and charge is None:
@@ -78,31 +89,33 @@ class Spending:
         """Count one event of the log: an answer, or what a policy asked a model for."""
         if event.usage is None and event.provenance.spent is None:
             return
-        tokens, money = cost_of(event, priced=self.budget.money is not None)
+        tokens, money = cost_of(event, priced=self._counts_money)
         self._tokens += tokens
         self._money += money
 
-    def now(self, steps: int) -> Spent:
-        """What was spent so far, with so many model calls."""
+    def now(self) -> Spent:
+        """What was spent so far."""
         seconds = time.monotonic() - self._started
-        return Spent(self._tokens, steps, seconds, self._money)
+        return Spent(self._tokens, self.steps, seconds, self._money)
 
-    def exhausted(self, steps: int) -> str:
+    def exhausted(self) -> str:
         """Why there is no further model call, in words; empty where there may be one."""
-        spent = self.now(steps)
+        if self.budget is None:
+            return ""
+        spent = self.now()
         over = [name for name, share in self._shares(spent) if share >= 1]
         if not over:
             return ""
         return f"the run has spent its budget of {' and '.join(map(self._limit, over))}: {spent}"
 
-    def entry(self, compiled: Compilation, response: ModelResponse, steps: int) -> Provenance:
+    def entry(self, compiled: Compilation, response: ModelResponse) -> Provenance:
         """What an answer cost, for its event, and the warning if this is the time for it."""
         counted = charge_for(compiled, response)
         tokens = tokens_of(response.usage) or counted.tokens or 0
         money = 0.0
-        if self.budget.money is not None:
+        if self._counts_money:
             money = money_for(compiled.prompt.model, response, compiled, tokens)
-        spent = self.now(steps)
+        spent = self.now()
         spent = spent._replace(tokens=spent.tokens + tokens, money=spent.money + money)
         seconds = round(spent.seconds, 3)
         charge = msgspec.structs.replace(
@@ -120,16 +133,24 @@ class Spending:
 
     def _shares(self, spent: Spent) -> list[tuple[str, float]]:
         """What share of each limit is spent."""
+        budget = self.budget
+        if budget is None:
+            return []
         pairs = (
-            ("tokens", spent.tokens, self.budget.tokens),
-            ("steps", spent.steps, self.budget.steps),
-            ("seconds", spent.seconds, self.budget.seconds),
-            ("money", spent.money, self.budget.money),
+            ("tokens", spent.tokens, budget.tokens),
+            ("steps", spent.steps, budget.steps),
+            ("seconds", spent.seconds, budget.seconds),
+            ("money", spent.money, budget.money),
         )
         return [(name, used / limit) for name, used, limit in pairs if limit is not None]
 
+    @property
+    def _counts_money(self) -> bool:
+        return self.budget is not None and self.budget.money is not None
+
     def _limit(self, name: str) -> str:
         budget = self.budget
+        assert budget is not None
         match name:
             case "tokens":
                 return f"{budget.tokens:,} tokens"
@@ -202,7 +223,7 @@ def money_of(event: Event, model: str) -> float:
     usage, asked = usage_of(event), model_of(event) or model
     if usage is None or not asked:
         return 0.0
-    return _priced(asked, usage, event.provenance.cache_write or 0, "")
+    return _price_usage(asked, usage, event.provenance.cache_write or 0, "")
 
 
 def model_of(event: Event) -> str:
@@ -269,10 +290,10 @@ def money_for(model: str, response: ModelResponse, compiled: Compilation, tokens
         asked = compiled.tokens
         usage = Usage(prompt_token_count=asked, candidates_token_count=max(0, tokens - asked))
     wrote = response.provenance.cache_write or 0
-    return _priced(model, usage, wrote, compiled.prompt.cache)
+    return _price_usage(model, usage, wrote, compiled.prompt.cache)
 
 
-def _priced(model: str, usage: Usage, written: int, cache: str) -> float:
+def _price_usage(model: str, usage: Usage, written: int, cache: str) -> float:
     asked = usage.prompt_token_count or 0
     cached = min(usage.cached_content_token_count or 0, asked)
     answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)

@@ -21,7 +21,7 @@ from weft.errors import RunError, StoreError, UsageError, describe_kind
 from weft.jsonschema import shorten
 from weft.misuse import meant
 from weft.runtime.batch import settle_below
-from weft.runtime.invocation import Invocation, failed
+from weft.runtime.invocation import Invocation, store_failure
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_failure, path_of
 from weft.session import Actions, Event
 from weft.session.event import without_temp
@@ -63,9 +63,9 @@ async def run_custom(
                     retried = error.step
                     continue
                 raise error.failure from error
-            code, words = _described(node, error)
+            code, words = _describe_failure(node, error)
             cause = None if isinstance(error, StepLimit) else error
-            failure = await failed(invocation, place, node.name, code, words, cause)
+            failure = await store_failure(invocation, place, node.name, code, words, cause)
             yield failure.event
             raise failure from error
 
@@ -111,7 +111,7 @@ class ChildFailed(RunError):
         self.code = event.error_code
 
 
-def _described(node: CustomAgent, error: Exception) -> tuple[str, str]:
+def _describe_failure(node: CustomAgent, error: Exception) -> tuple[str, str]:
     """The code and the words of the error event for what the agent's code raised."""
     if isinstance(error, BadEvent | Diverged | StepLimit | UndeclaredWrite):
         return _CODES[type(error)], f"{error.message}; {error.hint}"
@@ -165,7 +165,7 @@ class CustomRun:
         self._run_node = run_node
         self._step = 0
         self._past: dict[int, _PastStep] = (
-            _past_steps(invocation, place) if invocation.resumed else {}
+            _past_steps(invocation, place) if invocation.log.resumed else {}
         )
         self._upto = min((past.events[0][0] for past in self._past.values()), default=None)
         """Up to where in the log the state is seen; None for all of it."""
@@ -188,12 +188,12 @@ class CustomRun:
     def state(self) -> Mapping[str, Json]:
         """The state as the code sees it: at this point of the log, where it runs again."""
         if self._upto is None:
-            return _ReadState(self._invocation.state_at(self._place))
-        return _ReadState(self._invocation.state_before(self._upto, self._place))
+            return _ReadState(self._invocation.forks.state_at(self._place))
+        return _ReadState(self._invocation.forks.state_before(self._upto, self._place))
 
     def user_text(self) -> str:
         """What the user said."""
-        return self._invocation.user_text(self._place)
+        return self._invocation.log.user_text(self._place)
 
     def say(self, content: ContentLike | None, delta: Mapping[str, Json]) -> Event:
         """An event of the agent."""
@@ -226,11 +226,11 @@ class CustomRun:
                 where=f"{self._node.name}: ctx.run",
                 hint="does it run itself? Go round in a loop, or let it end",
             )
-        below = self._declared(node)
+        below = self._declared_node(node)
         step = self._next()
         past = self._past.get(step)
         if past is not None and past.child != below.name:
-            raise self._diverged(step, f"runs `{below.name}`", past)
+            raise self._divergence(step, f"runs `{below.name}`", past)
         events = self._child(step, below, past)
         self._running.append(events)
         return NodeEvents(events, self._abandoned)
@@ -279,13 +279,13 @@ class CustomRun:
             position, stored = past.events[0]
             noted = stored.provenance.yielded
             if past.child or noted is None or noted.digest != written:
-                raise self._diverged(step, f"yields {_in_words(event)}", past)
+                raise self._divergence(step, f"yields {_in_words(event)}", past)
             # the code must see the state as it was, or it may decide otherwise
             self._upto = position + 1 if any(later > step for later in self._past) else None
             return None
         self._upto = None
         notes = Provenance(yielded=YieldedEvent(step, written))
-        return await self._invocation.commit(self._placed(event, notes))
+        return await self._invocation.commit(self._place_event(event, notes))
 
     async def end(self) -> None:
         """Make sure that the code is really over: the log must not have more of it."""
@@ -296,7 +296,7 @@ class CustomRun:
         more = [step for step in self._past if step >= self._step]
         if more:
             step = min(more)
-            raise self._diverged(step, "ends", self._past[step])
+            raise self._divergence(step, "ends", self._past[step])
 
     async def close(self) -> None:
         """Stop what still runs."""
@@ -333,7 +333,7 @@ class CustomRun:
         self._step += 1
         return step
 
-    def _declared(self, node: Node) -> Node:
+    def _declared_node(self, node: Node) -> Node:
         """The node as it runs here: with the agents that were declared below, where it has them."""
         heir = self._node.heir_of(node)
         if heir is not None:
@@ -386,7 +386,7 @@ class CustomRun:
             diagnostic = report("WEFT118", Origin("field", "writes", node.name), message, hint)
             self._invocation.findings.setdefault(str(diagnostic), diagnostic)
 
-    def _placed(self, event: Event, notes: Provenance) -> Event:
+    def _place_event(self, event: Event, notes: Provenance) -> Event:
         """The event as one of this agent, at its place."""
         return msgspec.structs.replace(
             event,
@@ -406,9 +406,9 @@ class CustomRun:
         is_behind = past is not None and any(later > step for later in self._past)
         # The code may deal with a failure, so it is told of it again before the node is retried.
         if step == self._retried:
-            invocation.unshelter(place)
+            invocation.log.unshelter(place)
         elif past is not None:
-            invocation.shelter(place)
+            invocation.log.shelter(place)
         for position, event in past.visible(failures=step != self._retried) if past else ():
             self._upto = position + 1
             yield self._give(event, replayed=True)
@@ -436,7 +436,7 @@ class CustomRun:
             self._replayed.add(event.id)
         return event
 
-    def _diverged(self, step: int, now: str, past: "_PastStep") -> Diverged:
+    def _divergence(self, step: int, now: str, past: "_PastStep") -> Diverged:
         before = f"ran `{past.child}`" if past.child else f"yielded {_in_words(past.events[0][1])}"
         return Diverged(
             f"run again over the log, `{self._node.name}` {now} as step {step + 1}, where it"
@@ -542,7 +542,7 @@ def _is_visible(event: Event) -> bool:
 def _past_steps(invocation: Invocation, place: Place) -> dict[int, _PastStep]:
     """By their numbers: the steps that the log has of the agent at a place."""
     steps: dict[int, _PastStep] = {}
-    for position, event in invocation.past.below(place):
+    for position, event in invocation.log.past.below(place):
         path, yielded = path_of(event), event.provenance.yielded
         if path == place.path:
             if yielded is not None and not is_failure(event):

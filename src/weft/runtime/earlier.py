@@ -173,7 +173,7 @@ async def rewind_event(session: Session, invocation_id: str, artifacts: Artifact
         actions=Actions(
             rewind_before_invocation_id=invocation_id,
             state_delta=_difference(session.state, before.state),
-            artifact_delta=await _restored(session, first, artifacts),
+            artifact_delta=await _restore_artifacts(session, first, artifacts),
         ),
     )
 
@@ -189,7 +189,9 @@ def _difference(now: JsonObject, then: JsonObject) -> JsonObject:
     return {**delta, **dict.fromkeys(gone)}
 
 
-async def _restored(session: Session, first: int, artifacts: ArtifactStore) -> dict[str, int]:
+async def _restore_artifacts(
+    session: Session, first: int, artifacts: ArtifactStore
+) -> dict[str, int]:
     """The artifacts that changed since, saved again as they were."""
     then, changed = artifacts_around(session.events, first)
     owner = (session.app_name, session.user_id, session.id)

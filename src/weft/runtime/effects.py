@@ -37,9 +37,9 @@ from weft.late import late_pattern
 from weft.runtime.costs import charge_for_effect
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
-from weft.runtime.place import Place, stopped
-from weft.runtime.program import ToolsetChanged, ToolsetError, chosen_model, settled
-from weft.runtime.result import is_empty, parse, spoken
+from weft.runtime.place import Place, cancel_and_wait
+from weft.runtime.program import ToolsetChanged, ToolsetError, await_value, chosen_model
+from weft.runtime.result import is_empty, parse, spell_out_answer
 from weft.session import Actions, Event, Session
 from weft.session.lookback import effects_of
 from weft.session.provenance import OfferedTools, Provenance
@@ -71,7 +71,7 @@ async def perform(
 
     Else the events that it left in the log: none, where another branch of the run asked.
     """
-    known = effects_of(invocation.view(place.scope).events)
+    known = effects_of(invocation.log.view(place.scope).events)
     wants = [want for want in compiled.prompt.wants if _is_due(want, known)]
     if not wants or not invocation.config.effects:
         return None
@@ -89,7 +89,7 @@ async def perform(
     try:
         return stored if any(await asyncio.gather(*tasks)) else None
     finally:
-        await stopped(tasks)
+        await cancel_and_wait(tasks)
 
 
 def _is_due(want: Want, known: Mapping[str, JsonObject]) -> bool:
@@ -125,8 +125,8 @@ class _Asking(NamedTuple):
     stored: list[Event]
 
     def aside(self) -> Session:
-        """The session as it is, to be compiled for somebody who is no part of it."""
-        whole = self.invocation.view(self.place.scope)
+        """The session as it is, to be compiled for somebody who is not part of it."""
+        whole = self.invocation.log.view(self.place.scope)
         return Session(
             whole.id, app_name=whole.app_name, user_id=whole.user_id, events=whole.events
         )
@@ -136,10 +136,10 @@ class _Asking(NamedTuple):
         invocation, place = self.invocation, self.place
         lock = invocation.asked.setdefault((place.scope, want.fingerprint), asyncio.Lock())
         async with lock:
-            known = effects_of(invocation.view(place.scope).events).get(want.fingerprint)
+            known = effects_of(invocation.log.view(place.scope).events).get(want.fingerprint)
             # another branch asked while this one waited for the lock
             if known is not None:
-                lost = want.key not in invocation.state_at(place)
+                lost = want.key not in invocation.forks.state_at(place)
                 if lost and _is_due(want, {want.fingerprint: known}):
                     await self._store(want, known, None)
                 return True
@@ -147,12 +147,12 @@ class _Asking(NamedTuple):
                 await self._search(want)
                 return True
             # these calls count too; without them the request is sent as it is
-            if invocation.llm_calls >= invocation.config.max_llm_calls:
-                return False
             spending = invocation.spending
-            if spending is not None and spending.exhausted(invocation.llm_calls):
+            if spending.steps >= invocation.config.max_llm_calls:
                 return False
-            invocation.llm_calls += 1
+            if spending.exhausted():
+                return False
+            spending.steps += 1
             outcome, response, model = await self._ask(want, aside)
             if outcome.error:
                 _log.warning("%s: no %s: %s", self.plan.agent.name, want.kind, outcome.error)
@@ -177,7 +177,7 @@ class _Asking(NamedTuple):
     async def _search(self, want: Want) -> None:
         """Search the user's memory; what it gives, or why nothing, goes into the log.
 
-        The key takes it out of sight again when its turn is rewound. It is no state key.
+        The key takes it out of sight again when its turn is rewound. It is not a state key.
         """
         effect: JsonObject = {
             "kind": want.kind,
@@ -189,7 +189,7 @@ class _Asking(NamedTuple):
         }
         top_k, scorer = want.options["top_k"], want.options["scorer"]
         try:
-            memories = await self.invocation.find_memories(
+            memories = await self.invocation.surroundings.find_memories(
                 want.text, top_k=cast("int", top_k), scorer=cast("MemoryScorer", scorer)
             )
         except Exception as error:  # the run goes on without; the request says so
@@ -203,9 +203,10 @@ class _Asking(NamedTuple):
         """Store an effect, with what it writes, as one event."""
         delta: JsonObject = {}
         if want.key and "outcome" in effect:
-            delta = {want.key: self._written(want, effect["outcome"])}
+            delta = {want.key: self._merge_outcome(want, effect["outcome"])}
         notes = Provenance(effect=effect)
-        counts = self.invocation.spending is not None or self.invocation.config.count_tokens
+        config = self.invocation.config
+        counts = config.budget is not None or config.count_tokens
         if counts and response is not None:
             asked = f"{want.instruction}\n{want.text}"
             charge = charge_for_effect(asked, response, str(effect["model"]))
@@ -221,11 +222,11 @@ class _Asking(NamedTuple):
         )
         self.stored.append(await self.invocation.commit(event))
 
-    def _written(self, want: Want, outcome: Json) -> Json:
+    def _merge_outcome(self, want: Want, outcome: Json) -> Json:
         """What stands under the key then: the outcome, or the facts so far and the new ones."""
         if want.kind != "distill" or not isinstance(outcome, list):
             return outcome
-        facts = self.invocation.state_at(self.place).get(want.key)
+        facts = self.invocation.forks.state_at(self.place).get(want.key)
         before: list[Json] = list(facts) if isinstance(facts, list) else []
         return [*before, *(fact for fact in outcome if fact not in before)]
 
@@ -238,7 +239,7 @@ class _Asking(NamedTuple):
             model=chosen,
             instruction=(_Instruction(want.instruction), "provide"),
             output_schema=want.schema,
-            context=_guarded(self.compiled),
+            context=_redacting_policy(self.compiled),
             # another model than the agent's own sees nothing that is labelled
             cleared=self.plan.agent.cleared if own else (),
         )
@@ -246,7 +247,7 @@ class _Asking(NamedTuple):
         request = compile_request(
             agent,
             session=aside,
-            state=self.invocation.state_at(self.place),
+            state=self.invocation.forks.state_at(self.place),
             message=want.text,
             artifacts=await labelled_texts(self.invocation, agent.cleared),
             config=RunConfig(generate_config=self._options() if own else {"cache": False}),
@@ -264,14 +265,14 @@ class _Asking(NamedTuple):
                 str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
             )
             return Accepted(error=f"the model failed: {words}"), None, request.prompt.model
-        return accepted(want, response, request, agent), response, request.prompt.model
+        return check_outcome(want, response, request, agent), response, request.prompt.model
 
     def _options(self) -> JsonObject:
         merged = merge(self.plan.agent.generate_config, self.invocation.config.generate_config)
         return {**{name: merged[name] for name in _OPTIONS if name in merged}, "cache": False}
 
 
-def _guarded(compiled: Compilation) -> Policy:
+def _redacting_policy(compiled: Compilation) -> Policy:
     """The current turn only, redacted as the request is that this is for."""
     redactions = tuple(one for one in compiled.policy.protections if isinstance(one, Redact))
     return replace(C.none(), protections=redactions)
@@ -298,7 +299,7 @@ _WORD = late_pattern(r"[^\W_]{4,}")
 _NUMBER = late_pattern(r"\d+")
 
 
-def accepted(
+def check_outcome(
     want: Want, response: ModelResponse | None, asked: Compilation, agent: Agent
 ) -> Accepted:
     """The outcome of an answer, or what is wrong with it."""
@@ -310,7 +311,7 @@ def accepted(
     content = response.content
     if content is None or is_empty(content):
         return Accepted(error="the model returned nothing")
-    text = spoken(content, asked.plan.output).text.strip()
+    text = spell_out_answer(content, asked.plan.output).text.strip()
     if not text:
         return Accepted(error="the model returned no text")
     if want.schema is None:
@@ -320,20 +321,20 @@ def accepted(
         try:
             outcome, _ = parse(agent, text, wrapped=output is not None and output.wrapped)
         except SchemaError as error:
-            return _refused(error.message, text)
+            return _refuse(error.message, text)
     if response.finish_reason == "MAX_TOKENS":
-        return _refused("the answer was cut off", text)
+        return _refuse("the answer was cut off", text)
     if want.kind == "distill":
         return _facts(want, outcome, text)
-    problem = _problem(want, outcome, _sent(asked))
-    return _refused(problem, text) if problem else Accepted(outcome)
+    problem = _problem(want, outcome, _text_sent(asked))
+    return _refuse(problem, text) if problem else Accepted(outcome)
 
 
-def _refused(problem: str, text: str) -> Accepted:
+def _refuse(problem: str, text: str) -> Accepted:
     return Accepted(error=problem, more={"rejected": text[:_KEPT]})
 
 
-def _sent(asked: Compilation) -> str:
+def _text_sent(asked: Compilation) -> str:
     """What the model was shown. It cannot repeat what was redacted or withheld."""
     texts: list[str] = []
     for item in asked.prompt.items:
@@ -389,7 +390,7 @@ def _facts(want: Want, outcome: Json, text: str) -> Accepted:
         elif fact:
             dropped.append(fact)
     if dropped and not facts:
-        return _refused("none of its facts is in the source it names", text)
+        return _refuse("none of its facts is in the source it names", text)
     return Accepted(facts, more={"dropped": dropped} if dropped else {})
 
 
@@ -437,19 +438,19 @@ def _place(place: Place) -> Place:
 
 async def _ask(invocation: Invocation, place: Place, agent: Agent) -> tuple[Tool, ...]:
     """The tools that the toolsets of an agent have; as they were, where the run is resumed."""
-    state, before = invocation.state_at(place), None
-    for position, event in invocation.past.all() if invocation.resumed else ():
+    state, before = invocation.forks.state_at(place), None
+    for position, event in invocation.log.past.all() if invocation.log.resumed else ():
         offered = event.provenance.offered
         if offered is not None and offered.agent == agent.name:
-            state, before = invocation.state_before(position, place), offered
+            state, before = invocation.forks.state_before(position, place), offered
             invocation.offers.stored.add((agent.name, event.isolation_scope or ""))
     context = ReadonlyContext(
         agent_name=agent.name,
         state=state,
-        events=invocation.view(place.scope).events,
+        events=invocation.log.view(place.scope).events,
         invocation_id=invocation.id,
         user_content=invocation.context(agent.name, Place()).user_content,
-        artifacts=await invocation.artifact_texts(),
+        artifacts=await invocation.surroundings.artifact_texts(),
         deps=invocation.request.deps,
     ).apart()
     tools: list[Tool] = []
@@ -477,7 +478,7 @@ async def _answer(
     where = f"{agent}.tools.{source.name}"
     try:
         takes_context = misfit(source.ask, 1) is None
-        answer = await settled(source.ask(context) if takes_context else source.ask())
+        answer = await await_value(source.ask(context) if takes_context else source.ask())
     except Exception as error:
         raise ToolsetError(
             f"the toolset `{source.name}` raised {type(error).__name__}: {error}",

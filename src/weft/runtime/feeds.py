@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weft.stores.relay import Relay, SendingRun, StreamedPiece
 
 BACKLOG = 1_000
-"""How many events a reader may be behind before it has to read them from the store."""
+"""How many events may wait for a reader before it has to read them from the store."""
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at what other processes stored."""
@@ -65,9 +65,10 @@ class Feeds:
         """
         feed = self._feed(key)
         feed.runs += 1
-        self._tune(feed)
-        if streams and self._relay is not None and feed.sending is None:
-            feed.sending = self._relay.begin(key, feed.backlog, follower)
+        if self._relay is not None:
+            self._tune(feed)
+            if streams and feed.sending is None:
+                feed.sending = self._relay.begin(key, feed.backlog, follower)
         return feed
 
     def end(self, feed: "Feed") -> None:
@@ -82,7 +83,8 @@ class Feeds:
             if feed.sending is not None:
                 feed.sending.end()
                 feed.sending = None
-        self._tune(feed)
+        if self._relay is not None:
+            self._tune(feed)
 
     def let_go(self, feed: "Feed") -> None:
         """Another run can have the session: its readers are told that this one is over."""
@@ -129,7 +131,7 @@ class Feeds:
         self._drop(feed)
 
     def tell(self, key: SessionKey, log: Strand[Event], length: int) -> None:
-        """Give the readers what was stored by something that is no run, behind `length` events."""
+        """Give the readers what something other than a run stored after `length` events."""
         feed = self._feeds.get(key)
         if feed is not None:
             feed.grow(log, length)
@@ -238,7 +240,7 @@ class Feed:
         """The newest complete events that were read of what another process runs."""
 
     def grow(self, log: Strand[Event], length: int) -> None:
-        """Pass on what was stored behind the first `length` events."""
+        """Pass on what was stored after the first `length` events."""
         if not self.readers and not self.unfinished:
             return
         events = number_events(log.since(length), length)
@@ -249,7 +251,7 @@ class Feed:
                 reader.take(event)
 
     def pass_on(self, event: Event, after: int) -> None:
-        """Pass on a partial event, which is not stored: behind so many events that are."""
+        """Pass on a partial event, which is not stored; it comes after `after` stored events."""
         place, is_void = 0, event.void
         answer = self.unfinished.get(event.id)
         if event.content is None and is_void:
@@ -277,7 +279,7 @@ class Feed:
     def take_piece(self, piece: "StreamedPiece") -> None:
         """Pass on a partial event that another process sent.
 
-        What was there before is dropped, and so is what comes behind a gap.
+        What was there before is dropped, and so is what comes after a gap.
         """
         event, place, after = piece
         answer = self.unfinished.get(event.id)
@@ -345,7 +347,7 @@ class Follower:
         self.name: str | None = None
         """What the process that runs the session sends its pieces to, if it is another one."""
         self.waiting: deque[Event | int] = deque()
-        """Events; a number says that by then the log had so many, which are in the store."""
+        """Events; a number is a length of the log: events up to it are in the store."""
         self.is_behind = True
         """Whether there are stored events that are not in `waiting`."""
         self.is_gone = False
@@ -413,7 +415,7 @@ class Follower:
             waiter.set_result(None)
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait until there may be something new, or so many seconds have passed."""
+        """Wait until there may be something new, at most `seconds`."""
         if not self._has_news:
             waiter = self._waiter = self._loop.create_future()
             try:

@@ -41,9 +41,9 @@ from weft.errors import RunError, SessionError, StoreError, describe_kind
 from weft.runtime.batch import settle_below
 from weft.runtime.branches import Streams, run_map, run_parallel, run_race
 from weft.runtime.custom import run_custom
-from weft.runtime.invocation import Invocation, decide, failed
+from weft.runtime.invocation import Invocation, store_decision, store_failure
 from weft.runtime.place import Interrupted, NodeFailed, Place, Record, Suspended, is_below, path_of
-from weft.runtime.program import chain_of, settled
+from weft.runtime.program import await_value, chain_of
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import State, new_id
@@ -65,10 +65,10 @@ def run_node(invocation: Invocation, place: Place, node: Node, *, is_round: bool
         return run_agent(invocation, place, node, node.name)
     if _has_callbacks(invocation, node):
         return _between_callbacks(invocation, place, node, is_round=is_round)
-    record = invocation.record(place)
+    record = invocation.log.record(place)
     if record.ended:
         return _no_events()
-    if record.failed is not None and invocation.sheltered(place):
+    if record.failed is not None and invocation.log.sheltered(place):
         return _failure(record.failed)
     return NodeRun(invocation, place, record, is_round=is_round).visit(node)
 
@@ -84,7 +84,7 @@ async def _between_callbacks(
     invocation: Invocation, place: Place, node: Flow, *, is_round: bool
 ) -> Events:
     """Run a node that has callbacks; the log says that each was asked, so it is asked once."""
-    run = NodeRun(invocation, place, invocation.record(place), is_round=is_round)
+    run = NodeRun(invocation, place, invocation.log.record(place), is_round=is_round)
     plugins = invocation.services.plugins if isinstance(node, CustomAgent) else ()
     if not run.record.ended:
         answered = False
@@ -98,7 +98,7 @@ async def _between_callbacks(
                 yield event
         if answered:
             return
-        if run.record.failed is not None and invocation.sheltered(place):
+        if run.record.failed is not None and invocation.log.sheltered(place):
             raise NodeFailed(run.record.failed)
         async with aclosing(run.visit(node)) as events:
             async for event in events:
@@ -129,8 +129,8 @@ async def _failure(event: Event) -> Events:
 class NodeRun(Visitor[Events]):
     """One run of one node at its place; each method runs one kind of node.
 
-    The last event of every node says that it has ended. Where what the node did last is no event
-    of its own, `_end` stores one.
+    The last event of every node says that it has ended. Where the node's last deed is not an
+    event of its own, `_end` stores one.
     """
 
     __slots__ = ("invocation", "is_round", "place", "record")
@@ -161,7 +161,7 @@ class NodeRun(Visitor[Events]):
         except Exception as error:
             raise await self._callback_failure(node, error) from error
         marked = msgspec.structs.replace(actions, agent_state={"before": True})
-        if content is not None:  # it stands for the node: nobody is asked behind it
+        if content is not None:  # it stands for the node: nobody is asked after it
             marked = msgspec.structs.replace(
                 actions, agent_state={"before": True, "after": True}, end_of_agent=True
             )
@@ -260,7 +260,7 @@ class NodeRun(Visitor[Events]):
             is_last = index == len(node.choices) - 1
             # its failure is dealt with here, so it stays one when the run is resumed
             if not is_last:
-                self.invocation.shelter(inner)
+                self.invocation.log.shelter(inner)
             try:
                 async with aclosing(run_node(self.invocation, inner, choice)) as events:
                     async for event in events:
@@ -271,7 +271,7 @@ class NodeRun(Visitor[Events]):
                     raise
                 spoke = any(
                     event.content and is_below(path_of(event), inner.path)
-                    for event in self.invocation.events()
+                    for event in self.invocation.log.events()
                 )
                 # only if it spoke: such a mark makes every view of the log start again
                 undone = Provenance(undone=[inner.path]) if spoke else NOTHING
@@ -356,13 +356,13 @@ class NodeRun(Visitor[Events]):
 
     async def visit_step(self, node: Step) -> Events:
         """Call the function once, and store what it changed together with that it ran."""
-        before = self.invocation.state_at(self.place)
+        before = self.invocation.forks.state_at(self.place)
         state = State(before)
         try:
-            user_words = self.invocation.user_text(self.place) if node.captures else ""
+            user_words = self.invocation.log.user_text(self.place) if node.captures else ""
             for key in node.captures if user_words else ():
                 state[key] = user_words
-            returned = await settled(node.function(state))
+            returned = await await_value(node.function(state))
             if returned is not None and not isinstance(returned, Mapping):
                 raise SessionError(
                     f"the step returned {describe_kind(returned)}",
@@ -380,7 +380,7 @@ class NodeRun(Visitor[Events]):
             yield failure.event
             raise failure from error
         delta = dict(state.delta)
-        if node.change is not OWN_CODE:  # `S` sets what is already so: that is no change
+        if node.change is not OWN_CODE:  # `S` sets what is already so: that does not count as a change
             delta = {key: value for key, value in delta.items() if before.get(key) != value}
         actions = Actions(state_delta=delta, end_of_agent=True)
         event = await self._commit(node, actions, _tags(self.invocation, node))
@@ -430,11 +430,11 @@ class NodeRun(Visitor[Events]):
 
     def _state(self) -> Mapping[str, Json]:
         """The state here, for reading only."""
-        return MappingProxyType(self.invocation.state_at(self.place))
+        return MappingProxyType(self.invocation.forks.state_at(self.place))
 
     async def _ask(self, function: StateFunction) -> object:
         """What a function, sync or async, says of the state."""
-        return await settled(function(self._state()))
+        return await await_value(function(self._state()))
 
     async def _is_over(self, loop: Loop) -> bool:
         """Whether the loop's predicate says that it is over."""
@@ -452,18 +452,18 @@ class NodeRun(Visitor[Events]):
         """Whether somebody below a place has asked to leave the loop."""
         return any(
             scope == inner.scope and is_below(path, inner.path)
-            for path, scope in self.invocation.escalated
+            for path, scope in self.invocation.log.escalated
         )
 
     async def _decide(self, node: Node, state: JsonObject, notes: Provenance = NOTHING) -> None:
         """Store a decision before acting on it."""
-        await decide(self.invocation, self.place, node.name, state, notes)
+        await store_decision(self.invocation, self.place, node.name, state, notes)
 
     async def _fail(
         self, node: Node, code: str, words: str, cause: Exception | None = None
     ) -> NodeFailed:
         """Store the failure of this node, and return it to be raised."""
-        return await failed(self.invocation, self.place, node.name, code, words, cause)
+        return await store_failure(self.invocation, self.place, node.name, code, words, cause)
 
     async def _commit(self, node: Node, actions: Actions, notes: Provenance = NOTHING) -> Event:
         event = self.invocation.event(node.name, self.place, actions=actions, notes=notes)
@@ -478,7 +478,7 @@ def _tags(invocation: Invocation, node: Step) -> Provenance:
     """The tags of a step, for the newest thing an agent said."""
     if not isinstance(node.change, Tag):
         return NOTHING
-    for event in reversed(invocation.session.events):
+    for event in reversed(invocation.log.session.events):
         if event.author != "user" and event.content is not None and not event.partial:
             return Provenance(tagged=LaterTags(event.id, [*node.change.names]))
     return NOTHING
@@ -508,7 +508,7 @@ def check_decisions(asked: Event, answers: Content) -> None:
         decision, known = decision_of(answer), choices[answer.id]
         if decision is None or (known and not any(same(decision, choice) for choice in known)):
             raise SessionError(
-                f"{quoted(decision)} is no answer to the gate `{asked.author}`, which waits on",
+                f"{quoted(decision)} is not an answer to the gate `{asked.author}`, which waits on",
                 where=f"answers[{answer.id}]",
                 hint=f"answer one of: {_list(known)}" if known else "answer something, not None",
             )
@@ -524,7 +524,7 @@ def choices_of(call: FunctionCall) -> list[Json]:
 def _question(invocation: Invocation, place: Place, node: Gate) -> Event:
     """The question as an open call, the way ADK's clients know it."""
     template = parse(node.question or f"What is to be decided for {node.name}?")
-    text = "".join(piece.text for piece in render(template, invocation.state_at(place)))
+    text = "".join(piece.text for piece in render(template, invocation.forks.state_at(place)))
     id = f"{node.name}-{new_id()[:12]}"
     payload: JsonObject = {"gate": node.name, "choices": [*node.choices]}
     args: JsonObject = {"interruptId": id, "message": text, "payload": payload}
@@ -538,9 +538,9 @@ def _question(invocation: Invocation, place: Place, node: Gate) -> Event:
 def _stored_question(invocation: Invocation, place: Place) -> tuple[str, FunctionResponse | None]:
     """The question that the log has of this place, and the answer to it."""
     asked, answer = "", None
-    if not invocation.resumed:
+    if not invocation.log.resumed:
         return asked, answer
-    for event in invocation.past.at(place):
+    for event in invocation.log.past.at(place):
         asked = next((call.id or "" for call in event.calls if call.name == INPUT), asked)
         answer = next((one for one in event.results if one.id == asked), answer)
     return asked, answer

@@ -12,6 +12,7 @@ from weft.content import Content, Part
 from weft.declare import Agent, Flow, Policy, Tool, agents_of
 from weft.declare.policy_parts import Label, Redact, Restore
 from weft.runtime.invocation import Invocation
+from weft.runtime.place import ROOT
 from weft.session import Event, Session
 from weft.session.provenance import Provenance, provenance_in
 from weft.values import Json, JsonObject, compact
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 def part_of(invocation: Invocation) -> Whole | None:
     """The program and the session that the run's requests are parts of, where it has labels."""
-    return Whole(invocation.labels, invocation.session) if invocation.labels else None
+    return Whole(invocation.labels, invocation.log.session) if invocation.labels else None
 
 
 async def labelled_texts(invocation: Invocation, cleared: tuple[str, ...]) -> dict[str, str] | None:
     """The texts of artifacts, where one of them may be labelled for who is cleared so far."""
     for label in invocation.labels:
         if label.name not in cleared and (label.artifacts or label.tools):
-            return await invocation.artifact_texts()
+            return await invocation.surroundings.artifact_texts()
     return None
 
 
@@ -85,7 +86,7 @@ def cleared_of(tool: Tool) -> tuple[str, ...]:
     return tuple(sorted({*shared, *tool.cleared}))
 
 
-async def noted(invocation: Invocation, event: Event) -> Event:
+async def with_labels(invocation: Invocation, event: Event) -> Event:
     """The event with the labels of the values in it, as they are known now.
 
     What is gone from state later, or was in an older version of an artifact, is not in the log to
@@ -110,9 +111,9 @@ async def known_labels(invocation: Invocation, labels: tuple[Label, ...]) -> "La
     texts = await labelled_texts(invocation, ())
     return labelled_in(
         labels,
-        invocation.session.events,
-        state=invocation.state,
-        initial=invocation.session.initial,
+        invocation.log.session.events,
+        state=invocation.forks.state_at(ROOT),
+        initial=invocation.log.session.initial,
         artifacts=texts or {},
     )
 

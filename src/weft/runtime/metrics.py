@@ -255,11 +255,11 @@ def model_names(root: Node, config: RunConfig) -> dict[str, str]:
 
 
 def _braces(labels: Iterable[tuple[str, str]]) -> str:
-    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    inner = ",".join(f'{name}="{_escape(value)}"' for name, value in labels)
     return f"{{{inner}}}" if inner else ""
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 

@@ -93,7 +93,7 @@ class ModelCall:
         """Whether the model was asked again after pieces of its answer were shown."""
         self.response: ModelResponse | None = None
         self.cancelled: asyncio.CancelledError | None = None
-        """That the run was cancelled while its answer was looked at: it is raised behind that."""
+        """That the run was cancelled while its answer was looked at: it is raised after that."""
 
     async def prepare(self) -> bool:
         """Compile, and call `before_model`; False if a callback answered for the model."""
@@ -143,7 +143,8 @@ class ModelCall:
         # most requests are sound: then nobody looks for the places of what is wrong
         if findings := findings_in(lowered, self._prompt.model):
             problems += placed_findings(findings, lowered)
-        self._tell(problems)
+        if problems:
+            self._tell(problems)
         wire = self._wire if self._wire is not None else lowered.wire
         return self._model().generate(self._prompt, wire, stream=self.stream)
 
@@ -249,10 +250,10 @@ class ModelCall:
             response = ModelResponse(error_code=code, error_message=words)
         if self.context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self.context)
-        watched = await self._watched(response) if response.usage is not None else None
+        watched = await self._find_cache_miss(response) if response.usage is not None else None
         counts = response.usage is None and self._invocation.config.count_tokens
-        is_charged = counts or self._invocation.spending is not None
-        more = self._spent(response) if is_charged else NOTHING
+        is_charged = counts or self._invocation.config.budget is not None
+        more = self._cost_of(response) if is_charged else NOTHING
         if self._withheld and response.content is not None:
             calls = [part.function_call for part in response.content.parts or ()]
             names = {call.name or "" for call in calls if call is not None}
@@ -263,17 +264,17 @@ class ModelCall:
                 more = msgspec.structs.replace(more, withheld=sorted(self._withheld))
         return self._reply(response, watched, more)
 
-    def _spent(self, response: ModelResponse) -> Provenance:
+    def _cost_of(self, response: ModelResponse) -> Provenance:
         """What the answer cost, for a run that counts it; where nobody answered, nothing."""
         spending = self._invocation.spending
         failed = response.error_code is not None and response.usage is None
         if not self._is_sent or failed:
             return NOTHING
-        if spending is None:
+        if spending.budget is None:
             return Provenance(spent=charge_for(self._compiled, response))
-        return spending.entry(self._compiled, response, self._invocation.llm_calls)
+        return spending.entry(self._compiled, response)
 
-    async def _watched(self, response: ModelResponse) -> Miss | None:
+    async def _find_cache_miss(self, response: ModelResponse) -> Miss | None:
         """The part of the request that the provider's cache missed, if the answer says so."""
         usage = response.usage
         # the compiled request tells nothing of the cache if a callback sent another one
@@ -281,7 +282,7 @@ class ModelCall:
             return None
         place, model = self._place, self._model()
         branch, scope = place.branch or "", place.scope or ""
-        compiled, log = self._compiled, self._invocation.session.events
+        compiled, log = self._compiled, self._invocation.log.session.events
         exact = self._plan.target.facts.cache.exact
         look = partial(
             watch,
@@ -339,16 +340,20 @@ class ModelCall:
     async def _compile_now(self, within: int | None, config: RunConfig) -> Compilation:
         invocation, place, plan = self._invocation, self._place, self._plan
         agent = plan.agent
-        session = invocation.view(place.scope)
+        session = invocation.log.view(place.scope)
         # the compiler does no I/O: files that it may need are loaded before
-        if addresses_in(invocation.session.events):
+        if addresses_in(invocation.log.session.events):
             await load_media(invocation)
-        state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
+        state = (
+            invocation.forks.state_at(place)
+            if place.scope
+            else invocation.forks.temp_at(place) or None
+        )
         artifacts = recorded = None
         overall = self._root.global_instruction
         reads_more = _reads_more(agent.instruction) or (bool(overall) and _reads_more(overall))
         if reads_more or plan.policy.facts.shows_artifacts:
-            artifacts = await invocation.artifact_texts()
+            artifacts = await invocation.surroundings.artifact_texts()
         if reads_more:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
@@ -370,7 +375,7 @@ class ModelCall:
         )
         if is_cold(session.events, plan.slot):
             # a long log that was just read would stop the event loop for a second
-            return await asyncio.to_thread(_warmed, request, session)
+            return await asyncio.to_thread(_compile_warm, request, session)
         return request()
 
     def _model(self) -> Model:
@@ -392,9 +397,10 @@ class ModelCall:
                     calls = True
                     signed = signed or len(part.function_call.id or "") > _USUAL_ID
             if calls:
-                log, taken = invocation.session.events, invocation.call_ids
+                log, taken = invocation.log.session.events, invocation.call_ids
                 content = Content(
-                    parts=identified(content.parts, log, taken, self._bindings.tools), role="model"
+                    parts=identify_calls(content.parts, log, taken, self._bindings.tools),
+                    role="model",
                 )
             elif content.role != "model":
                 content = msgspec.structs.replace(content, role="model")
@@ -435,7 +441,7 @@ class ModelCall:
 
     def _audience(self) -> Literal["internal"] | None:
         """Whether what the agent says is data for others: then it is not shown as the answer."""
-        return "internal" if self._plan.agent.name in self._invocation.inner else None
+        return "internal" if self._plan.agent.name in self._invocation.program.inner else None
 
 
 MARGIN = 0.9
@@ -456,7 +462,7 @@ def _reads_more(instruction: object) -> bool:
     return not isinstance(instruction, str) or "artifact." in instruction
 
 
-def _warmed(request: Callable[[], Compilation], session: Session) -> Compilation:
+def _compile_warm(request: Callable[[], Compilation], session: Session) -> Compilation:
     """Compile, and derive at once what the turn will ask of a long log."""
     with collector_paused():
         compiled = request()
@@ -480,7 +486,7 @@ def tighter(compiled: Compilation, error: ModelError) -> int:
         limit = max(1, limit - answer)
     else:
         numbers = [int(re.sub("[,_]", "", text)) for text in _NUMBER.findall(error.message)]
-        # smaller numbers are no token counts
+        # smaller numbers are not token counts
         sizes = [size for size in numbers if size >= 100]
         if not sizes:
             return max(1, int(counted * GUESS))
@@ -498,7 +504,7 @@ _LEGAL = late_pattern(r"[a-zA-Z0-9_-]{1,64}")
 """Names that every provider takes."""
 
 
-def identified(
+def identify_calls(
     parts: tuple[Part, ...], log: Strand[Event], taken: set[str], tools: Container[str] = ()
 ) -> tuple[Part, ...]:
     """The parts, with a legal name and a new id on each call; the provider's own if they will do.
@@ -516,7 +522,7 @@ def identified(
                 call_id = f"adk-{new_id()}"
             taken.add(call_id)
             if name not in tools:
-                name = _named(name)
+                name = _legal_name(name)
             if call_id != call.id or name != call.name:
                 call = msgspec.structs.replace(call, id=call_id, name=name)
                 part = msgspec.structs.replace(part, function_call=call)
@@ -524,7 +530,7 @@ def identified(
     return tuple(named)
 
 
-def _named(name: str) -> str:
+def _legal_name(name: str) -> str:
     """A legal form of the name. A model may invent one that no later request could carry."""
     if _LEGAL.fullmatch(name):
         return name
@@ -586,7 +592,7 @@ async def provided_texts(
             continue
         context = ReadonlyContext(
             agent_name=agent.name,
-            state=invocation.state_at(place),
+            state=invocation.forks.state_at(place),
             events=session.events,
             invocation_id=invocation.id,
             user_content=invocation.context(agent.name, Place()).user_content,

@@ -2,7 +2,7 @@
 
 A log is read whole and often; a photo in it would be read with every event. So a large file is
 kept as an artifact, and loaded before a request is compiled. The event has an address,
-`artifact:media-DIGEST.png`, and the bytes behind it can only be those of the digest: the same log
+`artifact:media-DIGEST.png`, and its bytes can only be those of the digest: the same log
 gives the same request, wherever it is compiled.
 """
 
@@ -21,7 +21,7 @@ from weft.values import Json, JsonObject, compact, require_json
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """A tool's result: JSON, and media beside it."""
+    """A tool's result: JSON, and the media that came with it."""
 
     response: JsonObject
     parts: tuple[Part, ...] = ()
@@ -53,7 +53,7 @@ _BYTES = (bytes, bytearray, memoryview)
 def _with_files(value: object) -> object:
     """The value with bytes as the files they are: a model cannot read base64.
 
-    Bytes of no known type stay, and are refused as what is no JSON.
+    Bytes of no known type stay, and are refused as what is not JSON.
     """
     if type(value) in (list, tuple):
         return [_as_file(one) for one in cast("Sequence[object]", value)]
@@ -155,7 +155,7 @@ def is_small(response: JsonObject) -> bool:
     return False
 
 
-def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
+def shorten_result(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
     """A result too large for the log, as its two ends and where the rest is; None if it fits."""
     text = compact(response)
     if len(text) <= LIMIT:
@@ -194,11 +194,13 @@ async def keep_large(invocation: Invocation, parts: Iterable[Part]) -> KeptParts
         if name is None:  # no base64: the provider says so
             smaller.append(part)
             continue
-        known = await invocation.load_artifact(name, None)
+        known = await invocation.surroundings.load_artifact(name, None)
         # the same file again is not saved again; one that was tampered with is
         if known is None or artifact_name(known.inline_data) != name:
             named_blob = msgspec.structs.replace(blob, display_name=name)
-            artifacts[name] = await invocation.save_artifact(name, Part(inline_data=named_blob))
+            artifacts[name] = await invocation.surroundings.save_artifact(
+                name, Part(inline_data=named_blob)
+            )
         uri = f"{SCHEME}{name}"
         invocation.media[uri] = loaded_media(uri, blob.data or "")
         file = FileData(file_uri=uri, mime_type=blob.mime_type, display_name=blob.display_name)
@@ -210,6 +212,6 @@ async def load_media(invocation: Invocation) -> None:
     """Have the files at hand that the session's events refer to."""
 
     async def load(name: str) -> Part | None:
-        return await invocation.load_artifact(name, None)
+        return await invocation.surroundings.load_artifact(name, None)
 
-    await load_attachments(invocation.session.events, load, invocation.media)
+    await load_attachments(invocation.log.session.events, load, invocation.media)

@@ -4,12 +4,12 @@ A place is the key under which events are found, and state. A run that was kille
 is open is done, what is done is not repeated. A run that goes on keeps its progress up with every
 event, so nothing is scanned twice.
 
-Top to bottom: places, how a node ends, the state of branches, what is in view, progress.
+Top to bottom: places, how a node ends, what is in view, progress.
 """
 
 import asyncio
 import time
-from collections.abc import Container, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Coroutine, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 import msgspec
@@ -17,9 +17,9 @@ import msgspec
 from weft.compiler.items import PAUSED
 from weft.content import FunctionCall
 from weft.declare import Agent, Node
-from weft.session import Event, Session, apply_delta
-from weft.session.event import hold, without_temp
-from weft.session.lookback import CONFIRMATION, INPUT, facts_of, hidden_by_rewind, hidden_by_undoing
+from weft.session import Event, Session
+from weft.session.event import without_temp
+from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind, hidden_by_undoing
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
@@ -58,6 +58,10 @@ class Place(NamedTuple):
     def holds(self, event: Event) -> bool:
         """Whether the event was made at this place."""
         return path_of(event) == self.path and (event.isolation_scope or "") == self.scope
+
+
+ROOT = Place()
+"""The place of a lone agent."""
 
 
 def is_below(path: str, other: str) -> bool:
@@ -99,7 +103,7 @@ def code_author(tool: str) -> str:
 
 def root_place(root: Node) -> Place:
     """Where the root stands: an agent at the empty path, a flow under its name."""
-    return Place() if isinstance(root, Agent) else Place(root.name)
+    return ROOT if isinstance(root, Agent) else Place(root.name)
 
 
 # --- how a node ends, and how work is stopped
@@ -133,29 +137,29 @@ class EndsRun(Exception):
 T = TypeVar("T")
 
 
-async def unbroken(work: Coroutine[object, object, T]) -> T:
+async def finish_even_if_cancelled(work: Coroutine[object, object, T]) -> T:
     """The result of the work. If the caller is cancelled meanwhile, the work is finished first."""
     task = asyncio.ensure_future(work)
-    await ended([task])
+    await wait_for_all([task])
     return task.result()
 
 
-async def stopped(tasks: "Sequence[asyncio.Task[T]]") -> None:
-    """Cancel the tasks, once each, and wait until they have cleaned up behind themselves.
+async def cancel_and_wait(tasks: "Sequence[asyncio.Task[T]]") -> None:
+    """Cancel the tasks, once each, and wait until they have cleaned up.
 
     What they raised can be asked of them; if nobody does, nobody is bothered with it.
     """
     for task in tasks:
         task.cancel()
     try:
-        await ended(tasks)
+        await wait_for_all(tasks)
     finally:
         for task in tasks:
             if not task.cancelled():
                 task.exception()
 
 
-async def ended(work: "Sequence[asyncio.Future[T]]") -> None:
+async def wait_for_all(work: "Sequence[asyncio.Future[T]]") -> None:
     """Wait until all of it is done. If the caller is cancelled meanwhile, that is raised then."""
     cancelled: asyncio.CancelledError | None = None
     # a cancellation is remembered, not obeyed: what is being stored must be stored whole
@@ -166,70 +170,6 @@ async def ended(work: "Sequence[asyncio.Future[T]]") -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
-
-
-# --- the state of branches
-
-
-class Forking:
-    """Which branches have a state of their own, and the state that passes with the invocation."""
-
-    def __init__(self) -> None:
-        self._forks: dict[str, str] = {}
-        """By path: the name of the fork that begins there."""
-        self._temp: JsonObject = {}
-        self._temps: dict[str, JsonObject] = {}
-
-    def begin(self, place: Place) -> None:
-        """Say that the branch of a place has a state of its own, below that path."""
-        self._forks[place.path] = place.fork
-
-    def as_stored(self, event: Event) -> Event:
-        """The event as the log keeps it: without `temp:` state, and held on its branch."""
-        delta = event.actions.state_delta
-        if not delta:
-            return event
-        forks = self._around(path_of(event))
-        if any(key.startswith("temp:") for key in delta):
-            passing = {key: value for key, value in delta.items() if key.startswith("temp:")}
-            # on a branch, None must stay: it hides the value of the branch around it
-            if forks:
-                self._temps[forks[-1]] = {**self._temps.get(forks[-1], {}), **passing}
-            else:
-                self._temp = {k: v for k, v in {**self._temp, **passing}.items() if v is not None}
-            delta = {key: value for key, value in delta.items() if key not in passing}
-            actions = msgspec.structs.replace(event.actions, state_delta=delta)
-            event = msgspec.structs.replace(event, actions=actions)
-        return hold(event, forks[-1], delta) if forks and delta else event
-
-    def own(self, session: Session, place: Place) -> JsonObject:
-        """What was written on the branch of a place; None stands for a key that was deleted."""
-        written = facts_of(session.events).forks.get(place.fork, {})
-        return {**written, **self._temps.get(place.fork, {})}
-
-    def state_at(self, session: Session, place: Place) -> Mapping[str, Json]:
-        """The state as it is seen from a place."""
-        names = self._around(place.path) if self._forks else ()
-        if not names:
-            return {**session.state, **self._temp} if self._temp else session.state
-        seen: Mapping[str, Json] = session.state
-        forks = facts_of(session.events).forks
-        for name in names:
-            seen = apply_delta(seen, forks.get(name, {}))
-        return apply_delta(seen, self.temp_at(place))
-
-    def temp_at(self, place: Place) -> JsonObject:
-        """The state that lasts as long as the invocation, as it is seen from a place."""
-        seen = self._temp
-        for name in self._around(place.path) if self._forks else ():
-            seen = apply_delta(seen, self._temps.get(name, {}))
-        return seen
-
-    def _around(self, path: str) -> list[str]:
-        """The branches with a state of their own that a path leads through, the outermost first."""
-        if not self._forks:
-            return []
-        return [self._forks[one] for one in paths_around(path) if one in self._forks][::-1]
 
 
 # --- what is in view
@@ -386,7 +326,7 @@ class Progress:
     def times(self, event: Event) -> int:
         """How often in a row the calls of the last reply came, and came to these results.
 
-        What somebody outside has a hand in is no repetition of the model's: then it is 0.
+        If somebody outside took part, the model does not repeat itself: then it is 0.
         """
         # results are looked at before they are stored, and noted after that
         if self._counted is not None and self._counted[0] is event:
@@ -397,7 +337,7 @@ class Progress:
 
     def _times(self, event: Event) -> int:
         results = event.results
-        # a result from outside, or of some of the calls only, is no repetition
+        # a result from outside, or of some of the calls only, does not count as a repetition
         if len(results) != len(self._round) or event.author == "user":
             return 0
         waits = event.provenance.pending or () if event.custom_metadata is not None else ()
@@ -451,7 +391,7 @@ class Progress:
             call_id = result.id or ""
             if result.name == CONFIRMATION:
                 original = self.asked.pop(call_id, call_id)
-                self.confirmed[original] = unwrapped(result.response or {})
+                self.confirmed[original] = unwrap_answer(result.response or {})
                 self.pending.discard(original)
                 continue
             self.open.pop(call_id, None)
@@ -515,7 +455,7 @@ def has_expired(call_id: str, expires: float | None) -> bool:
     return True
 
 
-def unwrapped(answer: JsonObject) -> JsonObject:
+def unwrap_answer(answer: JsonObject) -> JsonObject:
     """The answer to a confirmation; ADK's page sends it as JSON text in a field `response`."""
     inner = answer.get("response") if len(answer) == 1 else None
     if isinstance(inner, str):

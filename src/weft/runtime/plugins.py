@@ -11,8 +11,8 @@ from weft.content import Content
 from weft.declare import Agent, Callback, CallbackContext
 from weft.declare.functions import misfit
 from weft.runtime.invocation import Invocation
-from weft.runtime.place import Place, root_place
-from weft.runtime.program import plugin_methods, settled, wrong_answer
+from weft.runtime.place import ROOT, Place, root_place
+from weft.runtime.program import await_value, plugin_methods, wrong_answer
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
 
@@ -56,19 +56,19 @@ async def _before_run(invocation: Invocation) -> Event | None:
     for plugin in invocation.services.plugins:
         for callback in plugin_methods((plugin,), "before_run"):
             context = invocation.context(invocation.root.name, RUN)
-            answer = await settled(callback(context))
+            answer = await await_value(callback(context))
             if answer is not None and not isinstance(answer, Content):
                 raise wrong_answer("before_run", callback, answer, "Content")
-            # a run that is resumed behind its answer has nothing left to answer for
+            # a run that is resumed after its answer has nothing left to answer for
             if answer is not None and not over:
                 invocation.announced.append(plugin)
-                return await _answered(invocation, answer, context)
+                return await _store_answer(invocation, answer, context)
             await _store_changes(invocation, context)
         invocation.announced.append(plugin)
     return None
 
 
-async def _answered(invocation: Invocation, answer: Content, context: CallbackContext) -> Event:
+async def _store_answer(invocation: Invocation, answer: Content, context: CallbackContext) -> Event:
     root = invocation.root
     actions = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
     content = msgspec.structs.replace(answer, role="model")
@@ -88,7 +88,7 @@ async def after_run(invocation: Invocation, outcome: RunOutcome) -> None:
     for callback in plugin_methods(announced, "after_run"):
         context = invocation.context(invocation.root.name, RUN)
         try:
-            await settled(_call(callback, context, outcome))
+            await await_value(_call(callback, context, outcome))
             await _store_changes(invocation, context)
         except asyncio.CancelledError as error:  # the others are told all the same
             cancelled = error
@@ -117,6 +117,6 @@ def _is_over(invocation: Invocation) -> bool:
     """Whether the log has the root's answer already: then nobody answers in its stead."""
     root = invocation.root
     if isinstance(root, Agent):
-        progress = invocation.progress(Place())
+        progress = invocation.log.progress(ROOT)
         return progress.ended or progress.answered is not None
-    return invocation.record(root_place(root)).ended
+    return invocation.log.record(root_place(root)).ended

@@ -299,7 +299,7 @@ class AgentBindings:
     def __init__(self, agent: Agent, plugins: Sequence[object]) -> None:
         self.agent = agent
         self.callbacks: Callbacks = callbacks_of(agent, plugins)
-        self.tools = _bound(agent)
+        self.tools = _bind_tools(agent)
         self.watches_model = any(
             (
                 self.callbacks.before_model,
@@ -317,7 +317,7 @@ class AgentBindings:
         """The model the agent was last asked with, for the agents it calls as tools."""
 
 
-def _bound(agent: Agent) -> dict[str, BoundTool]:
+def _bind_tools(agent: Agent) -> dict[str, BoundTool]:
     """The agent's tools by name, kept with it: what was learned of them outlasts a runner."""
     bound = agent.memo.of(_BoundTools)
     if bound is None:
@@ -331,7 +331,7 @@ class _BoundTools(dict[str, BoundTool]):
     """An agent's tools by name."""
 
 
-async def settled(value: object) -> object:
+async def await_value(value: object) -> object:
     """The value, waited for if it must be."""
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
 
@@ -428,7 +428,7 @@ class Chain(msgspec.Struct, frozen=True):
     async def first(self, kinds: tuple[type[Answer], ...], *args: object) -> Answer | None:
         """The first answer, plugins asked first; the rest are not called."""
         for callback in (*self.outer, *self.inner):
-            answer = await _asked(self.moment, callback, kinds, args)
+            answer = await _ask_callback(self.moment, callback, kinds, args)
             if answer is not None:
                 return answer
         return None
@@ -438,7 +438,7 @@ class Chain(msgspec.Struct, frozen=True):
         addition: Answer | None = None
         for group in (self.inner, self.outer):
             for callback in group:
-                answer = await _asked(self.moment, callback, (kind,), args)
+                answer = await _ask_callback(self.moment, callback, (kind,), args)
                 if answer is not None:
                     addition = answer
                     break
@@ -448,14 +448,14 @@ class Chain(msgspec.Struct, frozen=True):
         """The answer after the agent's callbacks, then the plugins', had a chance to replace it."""
         for group in (self.inner, self.outer):
             for callback in group:
-                other = await _asked(self.moment, callback, (kind,), (*args, answer))
+                other = await _ask_callback(self.moment, callback, (kind,), (*args, answer))
                 if other is not None:
                     answer = other
                     break
         return answer
 
 
-async def _asked(
+async def _ask_callback(
     moment: str, callback: Callback, kinds: tuple[type[Answer], ...], args: Sequence[object]
 ) -> Answer | None:
     answer = callback(*args)
@@ -467,7 +467,7 @@ async def _asked(
     raise wrong_answer(moment, callback, answer, wanted)
 
 
-def named(callback: Callback) -> str:
+def callback_name(callback: Callback) -> str:
     """What to call a callback in an error."""
     return str(getattr(callback, "__qualname__", type(callback).__name__))
 
@@ -580,7 +580,7 @@ def _check_names(plugin: object) -> None:
         if attribute.startswith(("before_", "after_", "on_")) and attribute not in known:
             near = close(attribute, known, cutoff=0.6)
             raise DeclarationError(
-                f"`{attribute}` is no callback",
+                f"`{attribute}` is not a callback",
                 where=f"{type(plugin).__name__}.{attribute}",
                 hint=f"did you mean `{near[0]}`?" if near else f"callbacks: {', '.join(known)}",
             )
@@ -593,7 +593,7 @@ def _check_run_moment(plugin: str, moment: str, method: Callback) -> None:
     taken = misfit(method, parameters.count(",") + 1) if callable(method) else "no call"
     if taken is not None:
         raise DeclarationError(
-            f"{moment} takes ({parameters}); `{named(method)}` takes {taken}",
+            f"{moment} takes ({parameters}); `{callback_name(method)}` takes {taken}",
             where=f"{plugin}.{moment}",
             hint=f"write def {moment}(self, {parameters})",
         )
@@ -602,7 +602,7 @@ def _check_run_moment(plugin: str, moment: str, method: Callback) -> None:
 def wrong_answer(moment: str, callback: Callback, answer: object, wanted: str) -> CallbackError:
     """The error for a callback that answered with what cannot be an answer."""
     return CallbackError(
-        f"the callback `{named(callback)}` returned {describe_kind(answer)}",
+        f"the callback `{callback_name(callback)}` returned {describe_kind(answer)}",
         where=moment,
         hint=f"return {wanted}, or None to go on",
     )

@@ -25,13 +25,13 @@ _SHOWN = 8
 """How many handles are named where one was wrong."""
 
 _LETTERS = 400
-"""Shorter values are seldom behind a handle, and not named."""
+"""Shorter values seldom have a handle, and are not named."""
 
 _CONTEXT = 2
 """How many lines around one that fits are shown."""
 
 _NEAR = 0.5
-"""How well a line must fit beside the best one."""
+"""How well a line must fit, compared with the best one."""
 
 _PIECE = 1_000
 """Longer lines are taken apart."""
@@ -42,7 +42,7 @@ _SPAN = re.compile(r"\s*(\d{1,9})\s*(?:(?:-|to|\.\.|:|,)\s*(\d{1,9}))?\s*")
 """Lines as they are asked for: one, or the first and the last."""
 
 
-async def recalled(
+async def answer_recall(
     invocation: Invocation, place: Place, path: tuple[Agent, ...], call: FunctionCall
 ) -> Outcome:
     """What the handle stands for, of all that the agent may see from its place."""
@@ -60,7 +60,7 @@ def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:
     handle, query, page = args.get("handle"), args.get("query"), args.get("page", 1)
     names = _names(handle)
     if not names:
-        return _refused(call, f"handle is {compact(handle)}, not a text", known)
+        return _refuse(call, f"handle is {compact(handle)}, not a text", known)
     if query is not None and not isinstance(query, str):
         return Outcome(call, {"error": f"query is {compact(query)}; pass words, or leave it out"})
     field = args.get("field")
@@ -109,7 +109,7 @@ def _answer(known: Sequence[Held], call: FunctionCall, name: str, wish: _Wish) -
     # the newest of several equal ones
     match = next((one for one in reversed(known) if one.handle == name), None)
     if match is None:
-        return _refused(call, f"there is no handle {name!r} in this session", known)
+        return _refuse(call, f"there is no handle {name!r} in this session", known)
     if match.media is not None:
         return Outcome(call, {"result": f"what {name} stands for"}, parts=(match.media,))
     count, limit = counter_for("").count, wish.limit
@@ -119,7 +119,7 @@ def _answer(known: Sequence[Held], call: FunctionCall, name: str, wish: _Wish) -
             return Outcome(call, {"error": f"{name} has no field {wish.field!r}; pass a query"})
         match = match._replace(value=part)
     if wish.span is not None:
-        return Outcome(call, _ranged(match, wish.span, limit=limit, count=count))
+        return Outcome(call, _read_lines(match, wish.span, limit=limit, count=count))
     if wish.query:
         return Outcome(call, _fitting(match.value, wish.query, limit=limit, count=count))
     whole = _whole(match.value, limit=limit, count=count)
@@ -131,7 +131,7 @@ def _answer(known: Sequence[Held], call: FunctionCall, name: str, wish: _Wish) -
 def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> list[Held]:
     """The values that the agent may see from its place, as they came."""
     labels, cleared = invocation.labels, path[-1].cleared
-    log = invocation.view(place.scope).events
+    log = invocation.log.view(place.scope).events
     return [
         one
         for one in values_of(log)
@@ -142,10 +142,10 @@ def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> l
 async def _standing(invocation: Invocation, place: Place, agent: Agent) -> list[Held]:
     """What the state and the files in view hold, without what the agent may not see."""
     shows = policy_of(agent, invocation.config).facts.shows_artifacts
-    texts = await invocation.artifact_texts() if shows else {}
+    texts = await invocation.surroundings.artifact_texts() if shows else {}
     values = [
-        *standing_values(invocation.view(place.scope).initial),
-        *standing_values(invocation.state_at(place), texts),
+        *standing_values(invocation.log.view(place.scope).initial),
+        *standing_values(invocation.forks.state_at(place), texts),
     ]
     hidden = tuple(label for label in invocation.labels if label.name not in agent.cleared)
     if not hidden:
@@ -156,7 +156,7 @@ async def _standing(invocation: Invocation, place: Place, agent: Agent) -> list[
     ]
 
 
-def _refused(call: FunctionCall, message: str, known: Sequence[Held]) -> Outcome:
+def _refuse(call: FunctionCall, message: str, known: Sequence[Held]) -> Outcome:
     """What is wrong, and which handles there are, the newest first."""
     named: dict[str, str] = {}
     for one in reversed(known):
@@ -189,7 +189,7 @@ def _span(lines: Json) -> tuple[int, int] | str | None:
     return (first, last) if 1 <= first <= last else f"there are no lines {first}-{last}"
 
 
-def _ranged(value: Held, span: tuple[int, int], *, limit: int, count: Count) -> JsonObject:
+def _read_lines(value: Held, span: tuple[int, int], *, limit: int, count: Count) -> JsonObject:
     """The lines of a value that are asked for, letter for letter, as many as one call gets."""
     lines = _text(value.value).split("\n")
     window = window_of("\n".join(lines))

@@ -1,4 +1,4 @@
-"""The result of a run: the answer, what it cost, and the session it leaves behind.
+"""The result of a run: the answer, what it cost, and the session that it leaves.
 
 Below it the agent's final answer: what it must be, what is kept of it, what is wrong with it.
 """
@@ -128,7 +128,7 @@ class Result(ByFields, Generic[AnswerT]):
             raise unknown_name(f"a result has no `{name}`", name, Result, WORDS_OF_RESULTS)
 
         def __getitem__(self, key: object) -> object:
-            """Say that it is no dict, as a state of others is."""
+            """Say that it is not a dict, as the state of others is."""
             raise CallError(
                 "a result is not a dict, nor a list",
                 where="Result",
@@ -172,7 +172,11 @@ def _word_for(key: object) -> str:
 
 def total_usage(events: Iterable[Event]) -> Usage:
     """What all answers together cost, as their providers counted."""
-    return _sum_up([event.usage for event in events if event.usage is not None])
+    used: list[Usage] = []
+    for event in events:
+        if event.usage is not None:
+            used.append(event.usage)
+    return _sum_up(used) if used else _NO_USAGE
 
 
 def counted_usage(events: Iterable[Event]) -> Usage:
@@ -204,7 +208,7 @@ def _total(counts: Iterable[int | None]) -> int | None:
 def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     """The result of the run, once it is over."""
     failed = failure_of(invocation, events)
-    session, mine = invocation.session, invocation.visible_events()
+    session, mine = invocation.log.session, invocation.log.visible_events()
     answer, text = None, ""
     # a run that failed has no answer, whatever was said on the way
     for event in reversed(mine) if failed is None else ():
@@ -212,6 +216,12 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
             answer = event
             break
     waiting = session.waiting
+    truncated, warnings = False, list[Diagnostic]()
+    for event in mine:
+        truncated = truncated or (event.finish_reason == CUT and is_cut(event))
+    for event in events:
+        if event.custom_metadata is not None and (warning := warning_in(event)) is not None:
+            warnings.append(warning)
     return Result(
         text,
         _value(invocation, answer, text),
@@ -221,8 +231,8 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         invocation.id,
         failed,
         waiting,
-        any(event.finish_reason and is_cut(event) for event in mine),
-        (*invocation.findings.values(), *_warnings(events)),
+        truncated,
+        (*invocation.findings.values(), *warnings),
         invocation.is_repeated,
     )
 
@@ -236,12 +246,6 @@ def failure_of(invocation: Invocation, events: tuple[Event, ...]) -> Event | Non
     if last is not None and (last.interrupted or (invocation.is_settled and last.error_code)):
         return last
     return None
-
-
-def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:
-    """That the run neared its budget, where events say so."""
-    noted = [warning_in(event) for event in events if event.custom_metadata is not None]
-    return [warning for warning in noted if warning is not None]
 
 
 def _is_for_user(event: Event) -> bool:
@@ -294,7 +298,7 @@ class FinalAnswer(msgspec.Struct, frozen=True):
     stored: Json = None
 
 
-def spoken(content: Content, output: Output | None) -> Content:
+def spell_out_answer(content: Content, output: Output | None) -> Content:
     """The answer with a lone `set_model_response` call spelled out as the text it stands for.
 
     The tool is only the way a model without native schemas gives its answer: as text it is in
@@ -310,7 +314,7 @@ def spoken(content: Content, output: Output | None) -> Content:
         return content
     spelled = msgspec.structs.replace(calls[0], function_call=None, text=compact(call.args))
     parts = tuple(spelled if part is calls[0] else part for part in content.parts or ())
-    # words beside the call are no part of the answer: they would spoil its JSON
+    # words next to the call do not belong to the answer: they would spoil its JSON
     parts_kept = tuple(part for part in parts if part is spelled or not part.text or part.thought)
     return Content(parts=parts_kept, role=content.role)
 
@@ -348,7 +352,7 @@ def parse(agent: Agent, text: str, *, wrapped: bool | None) -> tuple[Json, objec
                 )
             except SchemaError:
                 pass
-        # a schema that is no object was asked for under this name
+        # a schema that is not an object was asked for under this name
         json_value = json_value["result"]
     value = schema.validate_value(agent.output_schema, json_value, where=where)
     return json_value, value

@@ -10,7 +10,7 @@ import msgspec
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.errors import Conflict, SessionError, describe_kind
 from weft.runtime.payloads import to_json, to_returned
-from weft.runtime.place import expiry_in, has_expired, unwrapped, visible_events
+from weft.runtime.place import expiry_in, has_expired, unwrap_answer, visible_events
 from weft.session import Event, Session, Store
 from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
 from weft.session.provenance import Provenance
@@ -194,7 +194,7 @@ def require_answers(session: Session, content: Content) -> Content:
     be believed as if the tool had run, and a call that waits for a yes has not run at all.
     """
     events = visible_events(session)
-    waiting, answered, asked = session.waiting, answers_in(session), unconfirmed(events)
+    waiting, answered, asked = session.waiting, answers_in(session), find_unconfirmed(events)
     begun = begun_calls(events)  # a crash may have left open what these did
     callers = {call.id: (call, event) for event in events for call in event.calls}
     noted = (event.provenance for event in events if event.custom_metadata is not None)
@@ -221,7 +221,9 @@ def require_answers(session: Session, content: Content) -> Content:
                 hint=f'answer {asked[call_id]} of {CONFIRMATION} with {{"confirmed": true}}'
                 f" or false, or resume(answers={{{call_id!r}: True}})",
             )
-        if call.name == CONFIRMATION and not _DECISION.issuperset(unwrapped(answer.response or {})):
+        if call.name == CONFIRMATION and not _DECISION.issuperset(
+            unwrap_answer(answer.response or {})
+        ):
             raise SessionError(
                 f"{call_id} asks whether a call may run, and the answer is something else",
                 where="message",
@@ -367,7 +369,7 @@ def answers_in(session: Session) -> dict[str, FunctionResponse]:
     for event in visible_events(session):
         if event.results:
             waits = event.provenance.pending or ()
-            # a preliminary result is no answer
+            # a preliminary result is not an answer
             answers.update({r.id or "": r for r in event.results if r.id not in waits})
     return answers
 
@@ -382,7 +384,7 @@ def begun_calls(events: Iterable[Event]) -> set[str]:
     return begun
 
 
-def unconfirmed(events: Iterable[Event]) -> dict[str, str]:
+def find_unconfirmed(events: Iterable[Event]) -> dict[str, str]:
     """By the call that may not run before the user says yes: the id of the question."""
     asked: dict[str, str] = {}
     for event in events:

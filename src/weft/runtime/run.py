@@ -28,15 +28,15 @@ from weft.runtime.earlier import find_request, first_of, is_settled, is_unfinish
 from weft.runtime.invocation import Invocation, Request, Services
 from weft.runtime.payloads import keep_large
 from weft.runtime.place import (
+    ROOT,
     Interrupted,
     NodeFailed,
-    Place,
     Suspended,
+    finish_even_if_cancelled,
     hidden_events,
     path_of,
     place_of,
     root_place,
-    unbroken,
 )
 from weft.runtime.plugins import RunOutcome, after_run, unless_answered
 from weft.runtime.program import Program
@@ -84,7 +84,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         self._is_used = request.content is None  # a message that is never said is a slip
 
     def alone(self, session: Session | None, *, owned: bool) -> "Running[AnswerT]":
-        """The same run, on a store that gets this session first and may be closed behind it."""
+        """The same run, on a store that gets this session first and may be closed after it."""
         invocation = self._invocation
         self._is_used = True
         request = invocation.request._replace(seed=session, owned=owned)
@@ -154,7 +154,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
 
     def __await__(self) -> Generator[object, None, Result[AnswerT]]:
         self._is_used = True
-        return _collected(self._invocation, self._events, self._passed).__await__()
+        return _collect_result(self._invocation, self._events, self._passed).__await__()
 
     def send(self, value: None) -> object:
         """The next step of `await`, for whoever drives coroutines."""
@@ -173,7 +173,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
     def _coroutine(self) -> Coroutine[object, None, Result[AnswerT]]:
         self._is_used = True
         if self._awaited is None:
-            self._awaited = _collected(self._invocation, self._events, self._passed)
+            self._awaited = _collect_result(self._invocation, self._events, self._passed)
         return self._awaited
 
     def __repr__(self) -> str:
@@ -215,7 +215,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
             )
 
 
-async def _collected(
+async def _collect_result(
     invocation: Invocation, events: AsyncGenerator[Event, None], passed: list[Event]
 ) -> Result[Any]:
     complete = [event async for event in events if not event.partial]
@@ -230,6 +230,7 @@ async def _events(
     A run that is finished for a later one has the lease of that, and leaves it alone.
     """
     services, request, loop = invocation.services, invocation.request, asyncio.get_running_loop()
+    control, log = invocation.control, invocation.log
     shared = lease is not None
     program = services.program(invocation.root)
     # what is wrong with the call is said before the session is taken
@@ -240,30 +241,30 @@ async def _events(
     try:
         if lease is None:
             lease = await _lease(invocation)
-            invocation.feed = services.feeds.begin(
-                request.key, streams=request.config.stream, follower=invocation.follower
+            log.feed = services.feeds.begin(
+                request.key, streams=request.config.stream, follower=control.follower
             )
         session: Session | None = None
         if request.config.unfinished != "leave" and _is_message(request.content):
             session = await _finish_earlier(invocation, lease)
         await _open(invocation, program, session)
-        invocation.is_open = True
-        if invocation.opened is not None:
-            invocation.opened()
+        control.is_open = True
+        if control.opened is not None:
+            control.opened()
         # a later run may have asked while this one still opened the session
-        invocation.interrupted = invocation.asked_to_stop
+        control.interrupted = control.asked_to_stop
         if invocation.is_repeated:
             # while the reader has its turn there is nothing to cancel: the task is the reader's own
-            invocation.task = None
-            for event in invocation.events():
+            control.task = None
+            for event in log.events():
                 if event.author != "user":
                     yield event
             if invocation.is_settled:
                 # the run was complete before: what the log has is all there is
                 return
-            invocation.task = asyncio.current_task()
+            control.task = asyncio.current_task()
         if isinstance(invocation.root, Agent):
-            events = run_agent(invocation, Place(), invocation.root, invocation.start)
+            events = run_agent(invocation, ROOT, invocation.root, invocation.start)
         else:
             from weft.runtime.flows import run_node  # an agent alone needs no flows
 
@@ -274,17 +275,17 @@ async def _events(
         streams = _streams() if request.config.stream else None
         interrupted = False
         try:
-            if invocation.interrupted:
+            if control.interrupted:
                 raise Interrupted
             async for event in events:
-                invocation.task = None
+                control.task = None
                 if streams is not None:
                     streams.note(event)
                     if event.partial:
-                        invocation.feed.pass_on(event, len(invocation.session.events))
+                        log.feed.pass_on(event, len(log.session.events))
                 yield event
-                invocation.task = asyncio.current_task(loop)
-                if invocation.interrupted:
+                control.task = asyncio.current_task(loop)
+                if control.interrupted:
                     raise Interrupted
         except Suspended:
             outcome = RunOutcome("waiting")
@@ -293,37 +294,37 @@ async def _events(
             outcome = RunOutcome("error", failure.event, failure.cause)
         except Interrupted:
             # the task was cancelled only to end the run: its caller must not be cancelled too
-            invocation.take_back()
+            control.take_back()
             await events.aclose()
             interrupted = True
         except asyncio.CancelledError:
             # whoever cancelled the task meant all of it, not just this run
-            if not invocation.take_back():
-                await _cancelled(invocation)
+            if not control.take_back():
+                await _settle_cancelled(invocation)
                 raise
             interrupted = True
         except GeneratorExit:
             # the reader left its loop: what runs is closed first, so its last events are stored
             try:
-                await unbroken(events.aclose())
+                await finish_even_if_cancelled(events.aclose())
             finally:
-                await _cancelled(invocation)
+                await _settle_cancelled(invocation)
             raise
         except BaseException as error:
             if invocation.announced:
                 await after_run(invocation, RunOutcome("error", error=error))
             raise
         finally:
-            invocation.task = None
+            control.task = None
         if interrupted:
-            why = CANCELLED if invocation.feed.is_cancelled else INTERRUPTED
-            last = await unbroken(stop(invocation, invocation.author, why))
+            why = CANCELLED if log.feed.is_cancelled else INTERRUPTED
+            last = await finish_even_if_cancelled(stop(invocation, invocation.author, why))
             if invocation.announced:
                 await after_run(invocation, _stopped_by(last))
             # readers are told to drop the pieces of answers that will never be complete
             unfinished = streams.unfinished() if streams is not None else []
             for void in unfinished:
-                invocation.feed.pass_on(void, len(invocation.session.events))
+                log.feed.pass_on(void, len(log.session.events))
             if not shared:
                 await _let_go(invocation, lease)  # the later run need not wait for these events
             for void in unfinished:
@@ -344,15 +345,15 @@ async def _events(
 
 
 async def _let_go(invocation: Invocation, lease: Lease | None) -> None:
-    """Give the session back. Readers are told behind that: who sees the end may begin anew."""
+    """Give the session back. Readers are told after that: who sees the end may begin anew."""
     feeds = invocation.services.feeds
-    feed, invocation.feed = invocation.feed, feeds.idle
+    feed, invocation.log.feed = invocation.log.feed, feeds.idle
     feeds.end(feed)
     try:
         if lease is not None:
             await lease.release()
     finally:
-        invocation.has_let_go = True
+        invocation.control.has_let_go = True
         feeds.let_go(feed)
 
 
@@ -375,14 +376,15 @@ async def _finish_earlier(invocation: Invocation, lease: Lease) -> Session | Non
             hint='resume it, or send the message with RunConfig(unfinished="resume")',
             invocation_id=id,
         )
-    earlier = invocation.earlier = Invocation(
+    earlier = Invocation(
         invocation.root,
         services,
         Request(request.key, request.config, invocation_id=id, deps=request.deps),
     )
+    invocation.control.earlier = earlier.control
     # readers of the session see this run end too, and whoever stops the new one stops it
-    earlier.feed = invocation.feed
-    earlier.asked_to_stop = invocation.asked_to_stop
+    earlier.log.feed = invocation.log.feed
+    earlier.control.asked_to_stop = invocation.control.asked_to_stop
     try:
         async for _ in _events(earlier, lease):
             pass
@@ -392,7 +394,7 @@ async def _finish_earlier(invocation: Invocation, lease: Lease) -> Session | Non
         if session is None or is_unfinished(invocation.root, session):
             raise
     finally:
-        invocation.earlier = None
+        invocation.control.earlier = None
     return None
 
 
@@ -402,13 +404,14 @@ def _streams() -> "Streams":
     return Streams()
 
 
-async def _cancelled(invocation: Invocation) -> None:
+async def _settle_cancelled(invocation: Invocation) -> None:
     """Leave a log that is whole, and tell the plugins."""
-    if invocation.is_handed_over:  # to whoever goes on, this looks as if the process had died
+    # to whoever goes on, this looks as if the process had died
+    if invocation.control.is_handed_over:
         return
-    last: Event | None = invocation.event(invocation.author, Place(), error=CANCELLED)
+    last: Event | None = invocation.event(invocation.author, ROOT, error=CANCELLED)
     try:
-        last = await unbroken(stop_quietly(invocation, invocation.author))
+        last = await finish_even_if_cancelled(stop_quietly(invocation, invocation.author))
     finally:  # not in a task of its own: what plugins keep in context variables is here
         if invocation.announced:
             await after_run(invocation, _stopped_by(last))
@@ -428,7 +431,7 @@ async def _lease(invocation: Invocation) -> Lease:
         session = await store.get(request.key)
         if session is not None and first_of(session.events, request.request_id) is not None:
             busy = "queue"  # a message that comes again must not stop its own run
-    waiting = store.lease(request.key, busy=busy, interrupt=invocation.interrupt)
+    waiting = store.lease(request.key, busy=busy, interrupt=invocation.control.interrupt)
     if seconds is None:
         return await waiting
     scope = asyncio.timeout(seconds)
@@ -461,15 +464,15 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
     content, inputs = request.content, program.inputs
     is_new = _is_message(content)
     if session is None:
-        permit = invocation.may_create
+        permit = invocation.control.may_create
         if not is_new or not request.create or (permit is not None and not await permit()):
             raise await unknown_session(invocation.services, request.key)
-        # before the session is made: a run that cannot start leaves no empty session behind
+        # before the session is made: a run that cannot start leaves no empty session
         _require_plain(inputs, request)
         if isinstance(store, MemoryStore):  # it never waits, so nothing can cut it short
-            session = await _created(invocation)
+            session = await _create_session(invocation)
         else:
-            session = await unbroken(_created(invocation))
+            session = await finish_even_if_cancelled(_create_session(invocation))
     elif _is_repeated(invocation, session, program):
         return
     # answers have no id of their own: they go to the invocation that asked
@@ -479,7 +482,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
     elif inputs:
         _require_begun(inputs, request, session)
     program = program.inferred(session, request.config, request.state)
-    invocation.task = asyncio.current_task()
+    invocation.control.task = asyncio.current_task()
     if is_new:
         if isinstance(program.root, Agent):
             invocation.start = agent_for(program.root, session)
@@ -490,7 +493,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
             message = await keep_large(invocation, content.parts or ())
             content = msgspec.structs.replace(content, parts=message.parts)
             actions = Actions(state_delta=request.state, artifact_delta=message.artifacts)
-        await invocation.store(invocation.event("user", Place(), content, actions=actions))
+        await invocation.store(invocation.event("user", ROOT, content, actions=actions))
         return
     check_retries(session, request.retry)
     content = content or content_of(session, request.answers)
@@ -518,7 +521,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
     if events:
         await invocation.commit_all(*events)
     # once more, from a log that has the answers
-    _go_on(invocation, invocation.session, invocation.id, program)
+    _go_on(invocation, invocation.log.session, invocation.id, program)
 
 
 def _is_repeated(invocation: Invocation, session: Session, program: Program) -> bool:
@@ -529,7 +532,7 @@ def _is_repeated(invocation: Invocation, session: Session, program: Program) -> 
         return False
     id = request.request_id or ""
     program = program.inferred(session, request.config, request.state)
-    invocation.task = asyncio.current_task()
+    invocation.control.task = asyncio.current_task()
     _go_on(invocation, session, id, program)
     invocation.is_repeated = True
     invocation.is_settled = is_settled(session, id)
@@ -552,7 +555,7 @@ def _go_on(invocation: Invocation, session: Session, id: str, program: Program) 
     invocation.enter(session, id, program, resumed=True)
 
 
-async def _created(invocation: Invocation) -> Session:
+async def _create_session(invocation: Invocation) -> Session:
     """A new session, with what it is to begin with."""
     request, store = invocation.request, invocation.services.store
     seed = request.seed
@@ -578,7 +581,7 @@ def _require_plain(inputs: Mapping[str, object], request: Request) -> None:
 def _require_begun(inputs: Mapping[str, object], request: Request, session: Session) -> None:
     """Refuse to go on with a run that did not have its inputs when it began.
 
-    The state right behind the message counts: a step may have deleted an input since then.
+    The state right after the message counts: a step may have deleted an input since then.
     `temp:` keys are not in the log, so they are not asked for.
     """
     id = request.invocation_id

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from weft.stores.upkeep import Erased
 
 RunExtension: TypeAlias = tuple[Sequence[Tool], JsonObject | None]
-"""What one run has beside what its root declares: tools, and the schema of its answer."""
+"""What one run has in addition to what its root declares: tools, and the schema of its answer."""
 
 _DEFAULT = RunConfig()
 
@@ -132,8 +132,8 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         self.root = root
         self.app_name = app_name or _own_name(root, store)
         self.store = open_store(store)
-        beside = artifacts if artifacts is not None else beside_store(self.store)
-        self.artifacts = open_artifacts(beside)
+        place = artifacts if artifacts is not None else beside_store(self.store)
+        self.artifacts = open_artifacts(place)
         self.memory = _memory(memory)
         self._config = _config(config, _DEFAULT)
         if global_instruction is not None:
@@ -213,7 +213,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         """
         request = Request(
             self._key(user_id, session_id),
-            self._configured(config),
+            self._merge_config(config),
             answers=answers or {},
             retry=frozenset(retry),
             invocation_id=invocation_id,
@@ -246,8 +246,8 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         It returns when the message is in the log. A session that is busy (under
         `busy="reject"`), unknown, or asked for something impossible is an error here. Without a
         message it goes on as `resume` does, with `answers` and `retry`. `tools` are for this run
-        only, beside those of the root agent; so is `output_schema`, a JSON Schema that its answer
-        has. With `follow`, `run.events()` misses no partial event.
+        only, in addition to those of the root agent; so is `output_schema`, a JSON Schema of its
+        answer. With `follow`, `run.events()` misses no partial event.
         Without `create`, a session that does not exist is an error.
         With a `request_id` that the session has, it is the run that answers it, or has answered.
         """
@@ -302,7 +302,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
                 running.close()
                 raise
             if place is not None:
-                return self._joined(running, place)
+                return self._join_run(running, place)
         started = StartedRun(running, running.invocation, among=self._started, follow=follow)
         try:
             await started.opened()
@@ -314,7 +314,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
                 await asyncio.sleep(pause)
                 place = await self._find(request)
                 if place is not None:
-                    return self._joined(running, place)
+                    return self._join_run(running, place)
             raise
         return started
 
@@ -332,7 +332,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
                           content=message, request_id=request_id)  # fmt: skip
         return find_request(session, request, altered=bool(self._services.on_event))
 
-    def _joined(self, running: Running, place: int) -> StartedRun:
+    def _join_run(self, running: Running, place: int) -> StartedRun:
         """The run of a message that the log has: it waits for the one that answers it."""
         queued = running.queued()
         started = StartedRun(queued, queued.invocation, among=self._started)
@@ -349,7 +349,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         follow: bool = False,
         reader: Follower | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """The stored events behind the first `after`, then live ones, partial ones among them.
+        """The stored events after the first `after`, then live ones, partial ones among them.
 
         Each stored event has its `sequence` number in the session, from 1; partial ones have
         none. It ends when no run of the session is under way; with `follow` it goes on for ever.
@@ -557,7 +557,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
             _check_request(request_id, content, session_id)
         return Request(
             self._key(user_id, session_id if session_id is not None else new_id()),
-            self._configured(config),
+            self._merge_config(config),
             content=content,
             state=require_object(state, where="state") if state is not None else {},
             invocation_id=invocation_id,
@@ -602,7 +602,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
             root = root.uses(*tools)
         return root if output_schema is None else with_answer_schema(root, output_schema)
 
-    def _configured(self, config: RunConfig | None) -> RunConfig:
+    def _merge_config(self, config: RunConfig | None) -> RunConfig:
         """The configuration of a run, with what this runner and its plugins say to all agents."""
         chosen = _config(config, self._config)
         # both were given by the user: the run's options stand over the runner's, one by one
@@ -612,7 +612,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         return with_plugins(chosen, plugins) if plugins else chosen
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
-        """The session's key, or an error if a part of it is no name."""
+        """The session's key, or an error if a part of it is not a name."""
         for name, value in (("user_id", user_id), ("session_id", session_id)):
             if not isinstance(cast("object", value), str) or not value:
                 raise UsageError(

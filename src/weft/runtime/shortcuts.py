@@ -83,10 +83,10 @@ def run_sync(
     work = _running(
         root, message, state, session, config, store, user_id, session_id, request_id, plugins, deps
     )
-    return _waited(work)
+    return _wait_for(work)
 
 
-def _waited(work: Running) -> Result[T]:
+def _wait_for(work: Running) -> Result[T]:
     results: list[Result] = []
 
     async def wait() -> None:  # what a loop's first task returns, asyncio spells out twice

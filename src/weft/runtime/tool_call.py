@@ -24,7 +24,14 @@ from weft.errors import SchemaError, SessionError, StoreError
 from weft.misuse import close
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labels_in, refusal, restored_arguments
-from weft.runtime.payloads import Returned, is_small, keep_large, shortened, to_json, to_returned
+from weft.runtime.payloads import (
+    Returned,
+    is_small,
+    keep_large,
+    shorten_result,
+    to_json,
+    to_returned,
+)
 from weft.runtime.place import (
     EndsRun,
     Interrupted,
@@ -32,9 +39,9 @@ from weft.runtime.place import (
     Place,
     Progress,
     Suspended,
-    ended,
+    wait_for_all,
 )
-from weft.runtime.program import AgentBindings, BoundTool, settled
+from weft.runtime.program import AgentBindings, BoundTool, await_value
 from weft.runtime.result import is_cut, parse
 from weft.session import Actions, Event
 from weft.session.branches import branches_of
@@ -58,7 +65,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     `raised` is what stops the run once the result is stored; `question` what the user is asked
     before the call may run; `unknown` that a crash left open whether it ran; `suspended` that
-    the agent behind the tool waits for an answer itself; `stopped` that another call ended the run.
+    the tool's agent waits for an answer itself; `stopped` that another call ended the run.
     """
 
     call: FunctionCall
@@ -127,7 +134,7 @@ class ToolCall:
         self._edited: JsonObject | None = None
         """The arguments that the user approved in place of the model's."""
         self.call = call
-        self.outcome: Outcome | None = recorded(progress, call) if progress.outcomes else None
+        self.outcome: Outcome | None = find_outcome(progress, call) if progress.outcomes else None
         self.begun = False
         """Whether the function was called, and may have done something."""
         self.result: Event | None = None
@@ -229,7 +236,7 @@ class ToolCall:
         policy = self._plan.policy
         if not policy.protections:
             return args
-        session = self._invocation.view(self._place.scope)
+        session = self._invocation.log.view(self._place.scope)
         arguments = restored_arguments(args, policy, session)
         self._restored = arguments.used
         return arguments.args
@@ -237,14 +244,14 @@ class ToolCall:
     def _context(self) -> ToolContext:
         """What the tool and the callbacks are handed."""
         call_id, invocation = self.call.id or "", self._invocation
-        state = invocation.state_at(self._place)
+        state = invocation.forks.state_at(self._place)
         return ToolContext(
             agent_name=self._bindings.agent.name,
             call_id=call_id,
             invocation_id=invocation.id,
             branch=self._place.branch,
             state=apply_delta(state, self.written) if self.written else state,
-            around=invocation,
+            around=invocation.surroundings,
             confirmed=self._progress.confirmed.get(call_id),
             deps=invocation.request.deps,
         )
@@ -339,7 +346,7 @@ class ToolCall:
                     return self._result_with_note(await _call(bound, kwargs), tool)
                 return self._result_with_note(await call_within_limits(bound, kwargs), tool)
             except Exception as error:
-                # a store that fails, or a run that is stopped, is no failure of the tool
+                # a store that fails, or a run that is stopped, is not a failure of the tool
                 if attempt == tool.retries or isinstance(error, (StoreError, Interrupted)):
                     raise
                 await asyncio.sleep(min(0.05 * 2**attempt, 2.0))
@@ -361,7 +368,7 @@ class ToolCall:
         self, bound: BoundTool, context: ToolContext, kwargs: dict[str, object]
     ) -> Returned | None:
         """Run the function in the store's transaction: its writes and its result, or neither."""
-        async with self._invocation.transaction() as transaction:
+        async with self._invocation.log.transaction() as transaction:
             context.connection = transaction.connection
             returned = self._result_with_note(await call_within_limits(bound, kwargs), bound.tool)
             outcome = Outcome(
@@ -449,12 +456,12 @@ class ToolCall:
         """Decide about a call that was in flight when the process died, by its declared effect."""
         call, tool = self.call, bound.tool
         call_id = call.id or ""
-        if call_id not in self._progress.started or call_id in self._invocation.retry:
+        if call_id not in self._progress.started or call_id in self._invocation.request.retry:
             return None
         if tool.effect == "unsafe":
             return Outcome(call, waits=True, unknown=True)
         if tool.effect == "probe" and tool.probe is not None:
-            result = await settled(tool.probe(call_id, args))
+            result = await await_value(tool.probe(call_id, args))
             if result is not None:
                 returned = to_returned(result)
                 return Outcome(call, returned.response, parts=returned.parts)
@@ -463,10 +470,10 @@ class ToolCall:
     async def _fit_log(self, response: JsonObject) -> JsonObject:
         """The result, or its two ends where it is too large; the whole is kept as an artifact."""
         artifact = f"result-{self.call.id}.json"
-        short = shortened(response, self.call.name or "the tool", artifact)
+        short = shorten_result(response, self.call.name or "the tool", artifact)
         if short is None:
             return response
-        await self._invocation.save_artifact(artifact, Part(text=compact(response)))
+        await self._invocation.surroundings.save_artifact(artifact, Part(text=compact(response)))
         return short
 
 
@@ -485,7 +492,7 @@ async def _must_ask(tool: Tool, args: JsonObject, context: ToolContext) -> tuple
         if isinstance(rules, dict) and "default" in rules
     }
     try:
-        return bool(await settled(tool.confirm({**defaults, **args}, context))), ""
+        return bool(await await_value(tool.confirm({**defaults, **args}, context))), ""
     except (Interrupted, StoreError):
         raise
     except Exception as error:
@@ -552,7 +559,7 @@ def _record(outcome: Outcome) -> JsonObject:
     return record
 
 
-def recorded(progress: Progress, call: FunctionCall) -> Outcome | None:
+def find_outcome(progress: Progress, call: FunctionCall) -> Outcome | None:
     """The outcome the log has of a call that ran before the process died."""
     record = progress.outcomes.get(call.id or "")
     if record is None:
@@ -595,16 +602,16 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
             returned = bound.function(**kwargs)
             if type(returned) is CoroutineType:  # nothing else is worth asking what it is
                 return await cast("Awaitable[object]", returned)
-            return await settled(returned)
+            return await await_value(returned)
         if bound.quick:
-            return await settled(_call_plainly(bound, kwargs))
+            return await await_value(_call_plainly(bound, kwargs))
         # a thread has no context variables of its own, as those of tracing
         context = contextvars.copy_context()
         call = functools.partial(context.run, lambda: _call_plainly(bound, kwargs))
         thread = asyncio.get_running_loop().run_in_executor(_threads(), call)
         if bound.tool.effect == "transactional":  # no thread may write once its turn is over
-            await ended([thread])
-        return await settled(await thread)
+            await wait_for_all([thread])
+        return await await_value(await thread)
     except SystemExit as error:
         raise _failure(error) from error
     except asyncio.CancelledError as error:
@@ -654,13 +661,13 @@ async def run_agent_tool(
     call_id = call.id or ""
     inner = place.child(node.name, call_id)._replace(scope=call_id, branch="")
     # a run that is resumed has asked the agent already
-    if not len(invocation.view(call_id).events):
+    if not len(invocation.log.view(call_id).events):
         request = args.get("request") if set(args) == {"request"} else None
         text = request if isinstance(request, str) else compact(args)
         asked = Content(parts=(Part(text=text),), role="user")
         await invocation.commit(invocation.event("user", inner, asked))
     # its failure is a result for the model, and stays one when the run is resumed
-    invocation.shelter(inner)
+    invocation.log.shelter(inner)
     try:
         async with aclosing(run_node(invocation, inner, node)) as events:
             async for _ in events:
@@ -684,7 +691,7 @@ async def run_agent_tool(
 
 def _answers(invocation: Invocation, scope: str) -> list[Event]:
     """The last answer in the scope; several if it ended with branches."""
-    log = invocation.view(scope).events
+    log = invocation.log.view(scope).events
     undone = hidden_by_undoing(log)
 
     def spoke(index: int) -> bool:

@@ -54,7 +54,7 @@ from weft.runtime.result import (
     correction,
     is_empty,
     put_together,
-    spoken,
+    spell_out_answer,
 )
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
@@ -76,11 +76,11 @@ async def run_agent(
 
     `start` is the agent the turn goes to, unless the log says it was handed on.
     """
-    progress = invocation.progress(place)
+    progress = invocation.log.progress(place)
     turn: Turn | None = None
     # Somebody dealt with this failure before the run was resumed, so it stays one. Elsewhere a
     # failure ended the run, and a run that goes on tries again.
-    if progress.failed is not None and invocation.sheltered(place):
+    if progress.failed is not None and invocation.log.sheltered(place):
         raise NodeFailed(progress.failed)
     try:
         while not progress.ended:
@@ -112,7 +112,7 @@ async def run_agent(
                     continue
             reply: Event | None = None
             while progress.answered is None:
-                if progress.due(invocation.retry):
+                if progress.due(invocation.request.retry):
                     step = await turn.answer_calls(reply)
                 elif progress.pending:  # all open calls wait for an answer from outside
                     raise Suspended
@@ -175,7 +175,7 @@ async def run_agent(
 
 
 class StepEnd(msgspec.Struct, frozen=True):
-    """What a step left in the log, and how the turn ends behind it, if it does."""
+    """What a step left in the log, and how the turn ends after it, if it does."""
 
     events: tuple[Event, ...]
     ending: Exception | None = None
@@ -186,6 +186,7 @@ class Turn:
 
     __slots__ = (
         "agent", "bindings", "invocation", "place", "plan", "progress", "root", "streaming",
+        "writes",
     )  # fmt: skip
 
     def __init__(
@@ -206,6 +207,9 @@ class Turn:
         self.agent = self.plan.agent
         self.bindings: AgentBindings = invocation.bindings(self.agent)
         self.bindings.model = self.plan.model
+        policy = self.plan.policy
+        self.writes = policy.facts.is_conditional or bool(policy.writings)
+        """Whether the policy may write what the user or the agent said under keys of the state."""
         self.streaming = ""
         """The id that partial events were given so far, until a complete event has it."""
 
@@ -214,7 +218,7 @@ class Turn:
         progress = self.progress
         progress.begun, progress.agent = True, self.agent.name
         chain = self.bindings.callbacks.before_agent
-        captured = captured_by(self)
+        captured = captured_by(self) if self.writes else {}
         if not chain and not captured:
             return ()
         context = self.new_context()
@@ -252,12 +256,12 @@ class Turn:
         if self.progress.steps >= most:
             return "max_steps", f"`{self.agent.name}` took {most} steps without an answer"
         limit = invocation.config.max_llm_calls
-        if invocation.llm_calls >= limit:
-            return "max_llm_calls", f"the invocation made {limit} model calls"
         spending = invocation.spending
-        if spending is not None and (words := spending.exhausted(invocation.llm_calls)):
+        if spending.steps >= limit:
+            return "max_llm_calls", f"the invocation made {limit} model calls"
+        if spending.budget is not None and (words := spending.exhausted()):
             return RUN_BUDGET, words
-        invocation.llm_calls += 1
+        spending.steps += 1
         return None
 
     def model_call(self) -> ModelCall:
@@ -291,7 +295,7 @@ class Turn:
             words = f"the model returned nothing{' but thoughts' if thought else ''}"
             failure = await self.fail("empty_response", words, reply)
             return StepEnd((failure.event,), failure)
-        content = spoken(content, self.plan.output)
+        content = spell_out_answer(content, self.plan.output)
         calls = False
         for part in content.parts or ():
             if part.function_call is not None:
@@ -321,7 +325,7 @@ class Turn:
                 return await self._reject(reply, draft, actions, why)
             if cut:
                 reply = self._mark_cut(reply)
-            noted = noted_by(self, answer)
+            noted = noted_by(self, answer) if self.writes else {}
             if answer.delta or noted:
                 delta = {**actions.state_delta, **answer.delta, **noted}
                 actions = msgspec.structs.replace(actions, state_delta=delta)
@@ -339,7 +343,7 @@ class Turn:
         """The answer with the values that a policy lets the user have."""
         if not self.plan.policy.protections:  # most agents redact nothing
             return Spoken(content, {})
-        session = self.invocation.view(self.place.scope)
+        session = self.invocation.log.view(self.place.scope)
         is_json = self.plan.output is not None
         return restored_answer(content, self.plan.policy, session, is_json=is_json)
 
@@ -374,7 +378,7 @@ class Turn:
         # the reply at hand is not counted yet
         if self.progress.steps + 1 >= self.agent.max_steps:
             return False
-        return invocation.llm_calls < invocation.config.max_llm_calls
+        return invocation.spending.steps < invocation.config.max_llm_calls
 
     async def _go_on(self, reply: Event, content: Content, actions: Actions) -> StepEnd:
         """Store a piece of the answer, and a note that asks the model to go on."""
@@ -444,7 +448,7 @@ class Turn:
                 actions = msgspec.structs.replace(event.actions, transfer_to_agent=None)
                 event = msgspec.structs.replace(event, actions=actions)
             elif event.actions.transfer_to_agent is not None:
-                self.invocation.hops += 1
+                self.invocation.spending.hops += 1
             events.append(event)
         if asks:
             events.append(ask_user(self.invocation, self.agent.name, self.place, batch))
@@ -508,7 +512,7 @@ class Turn:
             return None
         if not find_path(self.root, target):
             return "unknown_agent", f"there is no agent `{target}` to hand over to"
-        if self.invocation.hops >= MAX_HOPS:
+        if self.invocation.spending.hops >= MAX_HOPS:
             return "max_transfers", f"the invocation was handed over {MAX_HOPS} times"
         # two agents that pass the user to each other, and neither says or does anything
         hops, news = self.progress.hops, self.progress.news or len(event.results) > 1
@@ -541,7 +545,7 @@ class Turn:
     async def fail(self, code: str, message: str, reply: Event | None = None) -> NodeFailed:
         """An error event that is in the log, as the exception that ends the node.
 
-        A reply that is no answer is not said, but what it cost and why it ended is kept.
+        A reply that is not an answer is not said, but what it cost and why it ended is kept.
         """
         event = self.invocation.event(self.agent.name, self.place, error=(code, message))
         if reply is not None:
@@ -595,7 +599,10 @@ def captured_by(turn: Turn) -> JsonObject:
     keys = [one.key for one in _writings(turn) if isinstance(one, Capture)]
     if not keys:
         return {}
-    text, state = turn.invocation.user_text(turn.place), turn.invocation.state_at(turn.place)
+    text, state = (
+        turn.invocation.log.user_text(turn.place),
+        turn.invocation.forks.state_at(turn.place),
+    )
     return {key: text for key in keys if text and state.get(key) != text}
 
 
@@ -604,7 +611,7 @@ def noted_by(turn: Turn, answer: FinalAnswer) -> JsonObject:
     notes = [one for one in _writings(turn) if isinstance(one, NoteDown)]
     if not notes or answer.problem or answer.stored is None:
         return {}
-    state = turn.invocation.state_at(turn.place)
+    state = turn.invocation.forks.state_at(turn.place)
     changed: JsonObject = {}
     for one in notes:
         before = changed[one.key] if one.key in changed else state.get(one.key)
@@ -618,5 +625,5 @@ def _writings(turn: Turn) -> tuple[Writing, ...]:
     """What the policy writes, with its conditions decided by the state."""
     policy = turn.plan.policy
     if policy.facts.is_conditional:
-        policy = policy.resolved(turn.invocation.state_at(turn.place), decide_condition)
+        policy = policy.resolved(turn.invocation.forks.state_at(turn.place), decide_condition)
     return policy.writings

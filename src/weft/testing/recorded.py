@@ -44,7 +44,7 @@ _OPAQUE = frozenset(
     ("signature", "thoughtSignature", "thought_signature", "encrypted_content", "data",
      "file_data", "image_url", "id", "tool_use_id", "tool_call_id", "call_id")
 )  # fmt: skip
-"""Fields whose random letters are no secret, and must come back as they are."""
+"""Fields with random letters that are not secret, and must come back as they are."""
 
 _RANDOM_ID = late_pattern("adk-[0-9a-f]{32}")
 """Ids that the runtime gives to calls whose provider gives none."""
@@ -84,7 +84,7 @@ class RecordedModel:
         if mode not in _MODES:
             near = close(str(mode), _MODES, cutoff=0.3)
             raise DeclarationError(
-                f"{mode!r} is no mode",
+                f"{mode!r} is not a mode",
                 where="RecordedModel.mode",
                 hint=f"did you mean {near[0]!r}?" if near else f"modes are {', '.join(_MODES)}",
             )
@@ -139,13 +139,13 @@ class RecordedModel:
         cover = _Cover(self._kinds)
         request = cast("JsonObject", cover.covered(wire))
         model = wire_name(prompt.model)
-        exchange = self._recorded(_key(model, request))
+        exchange = self._next_exchange(_key(model, request))
         if exchange is not None:
-            for response in _replayed(exchange.responses, stream=stream):
+            for response in _replay_responses(exchange.responses, stream=stream):
                 yield cover.uncovered(response)
             return
         if not self._records:
-            raise self._unknown(model, request)
+            raise self._unrecorded_request(model, request)
         responses: list[ModelResponse] = []
         async for response in self._real().generate(prompt, wire, stream=stream):
             responses.append(response)
@@ -160,7 +160,7 @@ class RecordedModel:
             return model_for(self._model, where="RecordedModel")
         return self._model
 
-    def _recorded(self, key: str) -> RecordedExchange | None:
+    def _next_exchange(self, key: str) -> RecordedExchange | None:
         """The next answer to this request; the same request asked again goes round."""
         with self._lock:
             exchanges = self._by_key.get(key)
@@ -190,7 +190,7 @@ class RecordedModel:
                     file.write(_line({"recorded": self.name, "version": VERSION}))
                 file.write(_line(_as_json(exchange)))
 
-    def _unknown(self, model: str, request: JsonObject) -> UnrecordedRequest:
+    def _unrecorded_request(self, model: str, request: JsonObject) -> UnrecordedRequest:
         """The error for a request that is not in the file, with the diff to the nearest one."""
         sent = _leaves({"model of the request": model, **request})
         nearest: tuple[float, int, dict[str, str]] | None = None
@@ -219,14 +219,16 @@ class RecordedModel:
 def _require_model(model: object) -> Model:
     if not isinstance(model, Model):
         raise DeclarationError(
-            f"{describe_kind(model)} is no model",
+            f"{describe_kind(model)} is not a model",
             where="RecordedModel.model",
             hint='pass a name such as "local", or a weft.Model',
         )
     return model
 
 
-def _replayed(responses: Iterable[ModelResponse], *, stream: bool) -> Iterator[ModelResponse]:
+def _replay_responses(
+    responses: Iterable[ModelResponse], *, stream: bool
+) -> Iterator[ModelResponse]:
     """The responses as somebody asks for them: deltas only where they are wanted."""
     partial = [one for one in responses if one.partial]
     whole = [one for one in responses if not one.partial]
@@ -281,7 +283,7 @@ def _read(path: Path) -> Iterator[RecordedExchange]:
         except (ValueError, KeyError, RecursionError) as error:
             missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise SessionError(
-                f"this is no recorded exchange: {missing}",
+                f"this is not a recorded exchange: {missing}",
                 where=where,
                 hint="delete the line, or the file, and record it again",
             ) from None
@@ -317,7 +319,7 @@ class _Cover:
     def covered(self, value: Json, field: str = "") -> Json:
         """The value without secrets."""
         if isinstance(value, str):
-            value = _RANDOM_ID.sub(self._numbered, value)
+            value = _RANDOM_ID.sub(self._number_id, value)
             return value if field in _OPAQUE else self._text(value)
         if isinstance(value, dict):
             return {self._text(key): self.covered(one, key) for key, one in value.items()}
@@ -327,11 +329,11 @@ class _Cover:
 
     def covered_response(self, response: ModelResponse) -> ModelResponse:
         """The response as it is written."""
-        return _changed(response, self.covered)
+        return _change_response(response, self.covered)
 
     def uncovered(self, response: ModelResponse) -> ModelResponse:
         """The response with the secrets that its request had."""
-        return _changed(response, self._restored) if self._values else response
+        return _change_response(response, self._restore_ids) if self._values else response
 
     def _text(self, text: str) -> str:
         # keys of the environment first: their names fit on another machine, hashes do not
@@ -349,21 +351,21 @@ class _Cover:
             text = text[: one.start] + placeholder + text[one.end :]
         return text
 
-    def _numbered(self, match: re.Match[str]) -> str:
+    def _number_id(self, match: re.Match[str]) -> str:
         """An id that Weft made up, by its number in the request: every run makes up another."""
         return self._ids.setdefault(match[0], f"call-{len(self._ids) + 1}")
 
-    def _restored(self, value: Json) -> Json:
+    def _restore_ids(self, value: Json) -> Json:
         if isinstance(value, str):
             for placeholder, secret in self._values.items():
                 value = value.replace(placeholder, secret)
             return value
         if isinstance(value, dict):
-            return {key: self._restored(one) for key, one in value.items()}
-        return [self._restored(one) for one in value] if isinstance(value, list) else value
+            return {key: self._restore_ids(one) for key, one in value.items()}
+        return [self._restore_ids(one) for one in value] if isinstance(value, list) else value
 
 
-def _changed(response: ModelResponse, change: Callable[[Json], Json]) -> ModelResponse:
+def _change_response(response: ModelResponse, change: Callable[[Json], Json]) -> ModelResponse:
     before = _builtins(msgspec.to_builtins(response))
     after = change(before)
     return response if after == before else msgspec.convert(after, ModelResponse)

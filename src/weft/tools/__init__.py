@@ -92,7 +92,7 @@ async def load_memory(query: str, ctx: ToolContext) -> JsonObject:
         query: What to look for, in a few words.
     """
     memories = await ctx.find_memories(query)
-    listed: list[Json] = [_listed(one) for one in memories]
+    listed: list[Json] = [_recollection_json(one) for one in memories]
     return {"memories": listed} if listed else {"memories": [], "note": "nothing fits the query"}
 
 
@@ -106,7 +106,7 @@ async def remember(fact: str, ctx: ToolContext) -> JsonObject:
     return {"remembered": await ctx.remember(fact)}
 
 
-def _listed(one: Recollection) -> JsonObject:
+def _recollection_json(one: Recollection) -> JsonObject:
     listed: JsonObject = {"text": one.text, "by": one.author}
     if one.at > 0:
         listed["on"] = f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d}"

@@ -104,13 +104,13 @@ def _pieces(value: object, most: int, depth: int) -> Iterator[str]:
         case int() if value.bit_length() > 10_000:
             yield f"<an integer of {value.bit_length():,} bits>"
         case list():
-            yield from _listed("[", cast("list[object]", value), "]", most, depth)
+            yield from _write_values("[", cast("list[object]", value), "]", most, depth)
         case tuple():
             members = cast("tuple[object, ...]", value)
-            yield from _listed("(", members, ",)" if len(members) == 1 else ")", most, depth)
+            yield from _write_values("(", members, ",)" if len(members) == 1 else ")", most, depth)
         case set() | frozenset():
             name = "set" if isinstance(value, set) else "frozenset"
-            yield from _listed(f"{name}([", cast("set[object]", value), "])", most, depth)
+            yield from _write_values(f"{name}([", cast("set[object]", value), "])", most, depth)
         case dict():
             yield from _fields("{", cast("dict[object, object]", value), most, depth)
         case MontyClassProxy():
@@ -120,7 +120,9 @@ def _pieces(value: object, most: int, depth: int) -> Iterator[str]:
             yield repr(value)
 
 
-def _listed(start: str, values: Iterable[object], end: str, most: int, depth: int) -> Iterator[str]:
+def _write_values(
+    start: str, values: Iterable[object], end: str, most: int, depth: int
+) -> Iterator[str]:
     yield start
     for at, one in enumerate(values):
         yield ", " if at else ""

@@ -362,7 +362,7 @@ def _command(python: Interpreter, options: CPythonTool, report: int, rules: int)
     for path in readable:
         is_link = path in _LIBRARIES and os.path.islink(path)
         command += ["--symlink", os.readlink(path), path] if is_link else ["--ro-bind", path, path]
-    for folder in _hidden(python, options, readable):
+    for folder in _folders_to_hide(python, options, readable):
         command += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
     for device in devices:
         command += ["--dev-bind", device, device]
@@ -385,7 +385,9 @@ def _readable(python: Interpreter, options: CPythonTool) -> list[str]:
     return readable
 
 
-def _hidden(python: Interpreter, options: CPythonTool, readable: Sequence[str]) -> Iterator[str]:
+def _folders_to_hide(
+    python: Interpreter, options: CPythonTool, readable: Sequence[str]
+) -> Iterator[str]:
     """The folders of installed packages that lie in what can be read, and are not to be."""
     wanted = {os.path.realpath(one) for one in sys.path} if options.packages else set[str]()
     bound = [one for one in readable if not os.path.islink(one)]
@@ -469,7 +471,7 @@ _REFUSED = (
     "perf_event_open pivot_root process_vm_readv process_vm_writev ptrace request_key setns "
     "shmget socket swapon umount2 unshare userfaultfd"
 )
-"""What is refused in so many words, so that an error says what it is about."""
+"""What is refused by name, so that an error says what it is about."""
 
 _XATTRS = [
     f"{how}{which}xattr" for how in ("get", "list", "remove", "set") for which in ("", "l", "f")
@@ -497,7 +499,7 @@ class Filters(NamedTuple):
     sandbox: bytes
     """For all in the sandbox."""
     processes: bytes
-    """For the code beside that: it sends the program around it no signals."""
+    """For the code, in addition: it sends the program around it no signals."""
     one_process: bytes
     """The same, and it starts no process."""
 
@@ -620,7 +622,7 @@ def abilities(python: str | None) -> tuple[Ability, ...]:
     if missing:
         return tuple(missing)
     try:
-        return tuple(_probed(_interpreter(python)))
+        return tuple(_probe_abilities(_interpreter(python)))
     except UsageError as error:
         return (Ability("interpreter", False, error.message, error.hint),)
 
@@ -643,7 +645,7 @@ def _parts() -> Iterator[Ability]:
         yield Ability("seccomp", False, str(error), "apt-get install libseccomp2")
 
 
-def _probed(python: Interpreter) -> Iterator[Ability]:
+def _probe_abilities(python: Interpreter) -> Iterator[Ability]:
     """What a probe finds that looks from inside."""
     options = CPythonTool(seconds=20, memory=256, processes=2, disk=1, output=4_000)
     done = asyncio.run(_execute(_PROBE, {}, python, options))

@@ -113,7 +113,7 @@ _LARGEST_STATE = 2_000_000
 
 
 class _Progress(msgspec.Struct, frozen=True):
-    """Where code stopped to make calls: the interpreter, and what stands beside it."""
+    """Where code stopped to make calls: the interpreter, and what is kept with it."""
 
     version: str
     """Of the interpreter: only the same version surely reads its snapshots."""
@@ -250,7 +250,7 @@ class _CodeRun:
             try:
                 return self._drive(begin(session))
             except MontyError as error:
-                return self._ended(error=self._words_of(error))
+                return self._end_execution(error=self._words_of(error))
             finally:
                 self._process = None
 
@@ -279,7 +279,7 @@ class _CodeRun:
                     begun[snapshot.call_id] = call
                     snapshot = snapshot.resume({"future": ...})
         idle = ", ".join(f"{call.tool}()" for call in begun.values())
-        return self._ended(
+        return self._end_execution(
             value=cast("object", snapshot.output),
             notes=(f"called without `await`, and so not made: {idle}",) if idle else (),
         )
@@ -315,7 +315,7 @@ class _CodeRun:
         try:
             state = snapshot.dump()
         except MontyError:
-            return self._ended(
+            return self._end_execution(
                 error=f"MemoryError: the code holds too much to wait for {calls[0].tool}(); with"
                 f" what is stored it takes more than {self._limits.memory} MB. Hold less when you"
                 " call it"
@@ -347,7 +347,7 @@ class _CodeRun:
             with suppress(ProcessLookupError):
                 os.kill(self._process, signal.SIGKILL)
 
-    def _ended(
+    def _end_execution(
         self, *, value: object = None, error: str = "", notes: tuple[str, ...] = ()
     ) -> Execution:
         if value is not None:
@@ -494,7 +494,7 @@ def _start_interpreters() -> _Interpreters:
     from concurrent.futures import ThreadPoolExecutor
 
     at_once = max(2, os.cpu_count() or 1)
-    # A process serves one step: code of one session leaves nothing behind for another's.
+    # A process serves one step: code of one session leaves nothing for another's.
     # A blocking pool in threads: the asynchronous one may crash Python when it ends.
     pool = Monty(min_processes=1, max_processes=at_once, max_checkouts_per_worker=1)
     pool.__enter__()

@@ -130,6 +130,6 @@ class PythonTool:
 
         done = await run_in_steps(code, CodeLimits.of(self), files, self.name, ctx.steps)
         result: dict[str, object] = {**await save_result(done, ctx)}
-        # what tools returned beside their results is for the model, not for code
+        # media that tools returned with their results are for the model, not for code
         result |= {f"media {at}": part for at, part in enumerate(ctx.steps.media, 1)}
         return result

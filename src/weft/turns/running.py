@@ -357,7 +357,7 @@ class TurnRunner:
         """Stop all turns without a word in their logs, so that another worker goes on."""
         self._is_handing_over = True
         for task, running in self._running.items():
-            running.invocation.hand_over()
+            running.invocation.control.hand_over()
             task.cancel()
 
     async def _outcome(self, turn: QueuedTurn) -> TurnEnd:
@@ -454,7 +454,7 @@ class TurnRunner:
             async def is_queued() -> bool:
                 return await self._turns.find(turn.key, turn.request_id) is not None
 
-            running.invocation.may_create = is_queued
+            running.invocation.control.may_create = is_queued
         return running
 
     async def _end_given_up(self, runner: Runner, turn: QueuedTurn, invocation_id: str) -> None:
@@ -467,7 +467,7 @@ class TurnRunner:
             ending = runner.resume(
                 user_id=turn.key.user_id, session_id=turn.key.id, invocation_id=invocation_id
             )
-            ending.invocation.asked_to_stop = True  # before it does anything
+            ending.invocation.control.asked_to_stop = True  # before it does anything
             await self._carry(ending)
 
     async def _carry(self, running: Running) -> Result:
@@ -479,7 +479,7 @@ class TurnRunner:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():  # somebody cancelled us: to the log, the process has died
-                running.invocation.hand_over()
+                running.invocation.control.hand_over()
                 task.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await task
@@ -547,7 +547,7 @@ def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     if turn.tools or turn.output_schema is not None:
         tools = [one.tool() for one in turn.tools]
         running = running.of(runner.extended(tools, turn.output_schema))
-    running.invocation.follower = turn.follower
+    running.invocation.control.follower = turn.follower
     if turn.requires_session:
         running.invocation.request = running.invocation.request._replace(create=False)
     return running

@@ -38,9 +38,9 @@ from weft.models.local.weights import (
     WeightsFile,
     find,
     get,
-    known,
     progress_bar,
     read_file,
+    weights_named,
 )
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, compact
@@ -89,7 +89,7 @@ class LocalModel:
         ):
             if value is not None and (type(value) is not int or value < least):
                 raise DeclarationError(
-                    f"{value!r} is no number of {field}",
+                    f"{value!r} is not a number of {field}",
                     where=f"LocalModel.{field}",
                     hint=f"write a whole number from {least} on",
                 )
@@ -126,7 +126,7 @@ class LocalModel:
                         yield delta
             body = request.read(answer.body())
             known = await asyncio.to_thread(self._known, wire, body, trace)
-            yield _noted(lift(_DIALECT, body), known)
+            yield _with_known_tokens(lift(_DIALECT, body), known)
         except ModelError as error:
             raise self._under_own_name(error, engine) from error
         finally:
@@ -161,7 +161,7 @@ class LocalModel:
         """Find the weights and start the engine. It blocks; a second call does nothing."""
         running = self._running()
         if running is None:
-            file = read_file(self._path if self._path is not None else self._fetched())
+            file = read_file(self._path if self._path is not None else self._fetch_weights())
             window = self._window or min(WINDOW, file.window or WINDOW)
             if file.window and window > file.window:
                 raise DeclarationError(
@@ -180,7 +180,7 @@ class LocalModel:
             _disclaimed.add(self._weights)
             _log.info(_DISCLAIMER, self._weights)
 
-    def _fetched(self) -> Path:
+    def _fetch_weights(self) -> Path:
         """The path of the named weights; fetches them if that is wanted."""
         path = find(self._weights)
         if path is not None:
@@ -210,7 +210,7 @@ class LocalModel:
         )  # fmt: skip
 
 
-def _noted(response: ModelResponse, known: int | None) -> ModelResponse:
+def _with_known_tokens(response: ModelResponse, known: int | None) -> ModelResponse:
     """The answer with the number of tokens that the engine will know again, if there is one."""
     if known is None:
         return response
@@ -256,7 +256,7 @@ def _weights_or_path(name: str) -> tuple[str, Path | None]:
     kind, colon, which = name.partition(":")
     if kind != "local" or (colon and not which):
         raise UsageError(
-            f"`{name}` is no local model",
+            f"`{name}` is not a local model",
             where="LocalModel",
             hint=f"write local, local:PATH.gguf, or local:NAME with {', '.join(KNOWN)}",
         )
@@ -264,7 +264,8 @@ def _weights_or_path(name: str) -> tuple[str, Path | None]:
         return which or DEFAULT, None
     path = Path(which).expanduser()
     if path.suffix != ".gguf" and not path.exists():
-        known(which)  # neither a file nor a name: this raises the error that lists the names
+        # neither a file nor a name: this raises the error that lists the names
+        weights_named(which)
     return "", path
 
 
@@ -305,7 +306,7 @@ _VARIED: JsonObject = {"repeat_penalty": 1.1, "dry_multiplier": 0.8, "dry_allowe
 Only plain text gets them: a call must repeat names, and a result its own words.
 """
 _PROSE = r"root ::= [^{\[] [^{]*"
-"""The grammar of text that is no call: a small model repeats the calls it has seen."""
+"""The grammar of text that is not a call: a small model repeats the calls it has seen."""
 _SENTENCE = r'root ::= [A-Z] [^{"\n]* [.!]'
 """The grammar of what a small model says about a result: without it, the model finds no end."""
 _LONGEST_TEXT = 400
@@ -331,7 +332,7 @@ class ChatRequest(NamedTuple):
     """Whether a grammar allows nothing but a call or a reply in JSON."""
 
     def shows(self, text: str) -> bool:
-        """Whether an answer that begins so can be streamed: it is no call."""
+        """Whether an answer that begins so can be streamed: it is not a call."""
         return not self.calls or (
             not self.by_grammar and not text.lstrip().startswith(_JSON_BEGINS)
         )
@@ -360,7 +361,7 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> ChatReque
     messages = objects_in(wire.get("messages"))
     body: JsonObject = {key: value for key, value in base.items() if key not in _CALL_FIELDS}
     body["messages"] = _plain(messages, tools)
-    allowed, may_reply = _allowed(wire.get("tool_choice"), tools)
+    allowed, may_reply = _allowed_tools(wire.get("tool_choice"), tools)
     if allowed:
         schemas = [call_schema(tool) for tool in allowed]
         if may_reply:
@@ -382,7 +383,7 @@ def _names(tools: list[JsonObject]) -> tuple[str, ...]:
     return tuple(text_in(tool.get("name")) for tool in tools)
 
 
-def _allowed(choice: Json, tools: list[JsonObject]) -> tuple[list[JsonObject], bool]:
+def _allowed_tools(choice: Json, tools: list[JsonObject]) -> tuple[list[JsonObject], bool]:
     """The tools that may be called now, and whether the answer may be something else."""
     if choice == "none":
         return [], True
@@ -411,7 +412,7 @@ def _plain(messages: list[JsonObject], tools: list[JsonObject]) -> list[Json]:
         for call in objects_in(message.get("tool_calls")):
             function = object_at(call, "function")
             names[text_in(call.get("id"))] = text_in(function.get("name"))
-            text = f"{text}\n{_spelled(function)}" if text else _spelled(function)
+            text = f"{text}\n{_spell_call(function)}" if text else _spell_call(function)
         if role == "tool":
             name = names.get(text_in(message.get("tool_call_id")), "the tool")
             result = f"{name} returned: {_flat(text)}\n{_RESULT_QUESTION}"
@@ -425,7 +426,7 @@ def _flat(text: str) -> str:
     """A result in words: an object as a list of its fields, which the model reads better."""
     fields = [
         f"{key}: {value if isinstance(value, str) else compact(value)}"
-        for key, value in _decoded(text).items()
+        for key, value in _decode_object(text).items()
     ]
     return ", ".join(fields) or text
 
@@ -439,7 +440,7 @@ def _line(tool: JsonObject) -> str:
     return f"{text_in(tool.get('name'))}({names}): {about}"
 
 
-def _spelled(call: JsonObject) -> str:
+def _spell_call(call: JsonObject) -> str:
     """A call as the grammar spells it."""
     arguments = text_in(call.get("arguments")) or "{}"
     return f'{{"name":{compact(text_in(call.get("name")))},"arguments":{arguments}}}'
@@ -450,24 +451,24 @@ def _spelled(call: JsonObject) -> str:
 
 def call_schema(tool: JsonObject) -> JsonObject:
     """The schema of a call of this tool."""
-    arguments = bounded(tool.get("parameters"))
+    arguments = bound_schema(tool.get("parameters"))
     return _object({"name": {"const": tool.get("name")}, "arguments": arguments})
 
 
-def bounded(schema: Json) -> Json:
+def bound_schema(schema: Json) -> Json:
     """The schema with an end to every text and every list, and without its notes."""
     if isinstance(schema, list):
-        return [bounded(each) for each in schema]
+        return [bound_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     limited: JsonObject = {}
     for key, value in schema.items():
         if key in ("properties", "$defs", "definitions") and isinstance(value, dict):
-            limited[key] = {name: bounded(each) for name, each in value.items()}
+            limited[key] = {name: bound_schema(each) for name, each in value.items()}
         elif key in ("enum", "const", "required"):
             limited[key] = value
         elif key not in _NOTES:
-            limited[key] = bounded(value)
+            limited[key] = bound_schema(value)
     kinds = _kinds(limited)
     if "string" in kinds and not _is_bound(limited):
         limited.setdefault("maxLength", _LONGEST_TEXT)
@@ -485,7 +486,7 @@ def _bounded_format(body: JsonObject) -> JsonObject:
     inner = answer_format.get("json_schema") if isinstance(answer_format, dict) else None
     if not isinstance(answer_format, dict) or not isinstance(inner, dict):
         return body
-    schema: JsonObject = {**inner, "schema": bounded(inner.get("schema"))}
+    schema: JsonObject = {**inner, "schema": bound_schema(inner.get("schema"))}
     return {**body, "response_format": {**answer_format, "json_schema": schema}}
 
 
@@ -496,7 +497,7 @@ def _answer_schema(wire: JsonObject) -> JsonObject | None:
     if answer_format.get("type") == "json_object":
         return {"type": "object"}
     inner = answer_format.get("json_schema")
-    schema = bounded(inner.get("schema")) if isinstance(inner, dict) else None
+    schema = bound_schema(inner.get("schema")) if isinstance(inner, dict) else None
     return schema if isinstance(schema, dict) else None
 
 
@@ -541,7 +542,7 @@ def _with_calls(body: JsonObject, allowed: tuple[str, ...], *, by_grammar: bool)
     if not isinstance(message, dict):
         return body
     text = text_in(message.get("content"))
-    answer = _decoded(_unfenced(text))
+    answer = _decode_object(_strip_fences(text))
     name, arguments = answer.get("name"), answer.get("arguments")
     changes: JsonObject
     if isinstance(name, str) and isinstance(arguments, dict) and name in allowed:
@@ -562,7 +563,7 @@ def _with_calls(body: JsonObject, allowed: tuple[str, ...], *, by_grammar: bool)
     return {**body, "choices": [choice, *choices[1:]]}
 
 
-def _unfenced(text: str) -> str:
+def _strip_fences(text: str) -> str:
     """The text between the fences that models like to put around JSON."""
     fenced = _FENCED.fullmatch(text.strip())
     return fenced[1] if fenced is not None else text
@@ -580,7 +581,7 @@ def _calling(body: JsonObject, name: str, arguments: str) -> JsonObject:
 # --- JSON of unknown shape
 
 
-def _decoded(text: str) -> JsonObject:
+def _decode_object(text: str) -> JsonObject:
     """The object that the text spells; empty where it spells none."""
     try:
         value: Json = msgspec.json.decode(text)

