@@ -380,7 +380,7 @@ class NodeRun(Visitor[Events]):
             yield failure.event
             raise failure from error
         delta = dict(state.delta)
-        if node.change is not OWN_CODE:  # `S` sets what is already so: that does not count as a change
+        if node.change is not OWN_CODE:  # what `S` sets may be so already
             delta = {key: value for key, value in delta.items() if before.get(key) != value}
         actions = Actions(state_delta=delta, end_of_agent=True)
         event = await self._commit(node, actions, _tags(self.invocation, node))
