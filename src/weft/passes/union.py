@@ -144,9 +144,9 @@ def _unite_items(
         for view, outcome in zip(branches, outcomes, strict=True)
     ]
     if not is_ordered or not is_in_log_order(items):
-        union = Strand(_choose_items(prompt, env, view_items))
-        same = len(union) == len(items) and all(map(_is_same, union, items))
-        return items if same and not any(map(_rewrites, outcomes)) else union
+        chosen = Strand(_choose_items(prompt, env, view_items))
+        same = len(chosen) == len(items) and all(map(_is_same, chosen, items))
+        return items if same and not any(map(_rewrites, outcomes)) else chosen
     with items.lock:
         union = items.memo[_Union, env.agent, tuple(view.key for view in branches)]
         if union.read > items.settled:  # an older snapshot is worked out by itself
