@@ -18,7 +18,7 @@ from weft.declare.policy_parts import Auto
 from weft.ir import Item, Note, Prompt
 from weft.ir.prompt import show_block
 from weft.passes import Env, Step, Views, name_of
-from weft.passes.union import Outcome, unite
+from weft.passes.union import ViewOutcome, unite
 from weft.passes.verbs import VERBS
 from weft.session.strand import Strand
 
@@ -26,7 +26,7 @@ Reasons = dict[object, list[tuple[str, Note]]]
 
 
 def unite_by_the_rule(
-    prompt: Prompt, env: Env, views: Views, outcomes: Sequence[Outcome]
+    prompt: Prompt, env: Env, views: Views, outcomes: Sequence[ViewOutcome]
 ) -> tuple[Prompt, list[Step] | None]:
     """What a union is: every item of every view, in its fullest form, and the current turn."""
     chosen: dict[object, Item] = {}
@@ -194,7 +194,7 @@ NATURES = {
 """What every pass says of itself in the table of verbs."""
 
 
-def check_natures(prompt: Prompt, env: Env, views: Views, outcomes: Sequence[Outcome]) -> None:
+def check_natures(prompt: Prompt, env: Env, views: Views, outcomes: Sequence[ViewOutcome]) -> None:
     """Hold what the passes of each view did against what they say of themselves."""
     before = {item.key: item for item in prompt.items}
     for view, outcome in zip(views.branches, outcomes, strict=True):
@@ -227,7 +227,7 @@ def test_passes_do_what_their_nature_says(
     grown = Session("s")
 
     def unite_and_check(
-        prompt: Prompt, env: Env, views: Views, outcomes: Sequence[Outcome]
+        prompt: Prompt, env: Env, views: Views, outcomes: Sequence[ViewOutcome]
     ) -> object:
         check_natures(prompt, env, views, outcomes)
         return unite(prompt, env, views, outcomes)

@@ -11,7 +11,7 @@ from functools import partial
 from weft.ir import Prompt, verify
 from weft.ir.prompt import LateSequence
 from weft.passes.env import Env
-from weft.passes.union import Outcome, Pass, Step, Views, name_of, unite
+from weft.passes.union import Pass, Step, ViewOutcome, Views, name_of, unite
 
 
 def names_of(passes: tuple[Pass | Views, ...]) -> list[str]:
@@ -31,7 +31,7 @@ def run(
     before_union: list[Sequence[Step]] = []
     for one in passes:
         if isinstance(one, Views):
-            outcomes = [Outcome(*run(prompt, env, view.passes)) for view in one.branches]
+            outcomes = [ViewOutcome(*run(prompt, env, view.passes)) for view in one.branches]
             prompt, united = unite(prompt, env, one, outcomes)
             if united is not None:
                 before_union += [steps, united]

@@ -41,7 +41,7 @@ class Nature(NamedTuple):
     spares: bool = False
 
 
-class View(NamedTuple):
+class StageView(NamedTuple):
     """The passes of one view, and what their natures come to. `view_of` makes it."""
 
     passes: tuple[Pass, ...]
@@ -58,7 +58,7 @@ class View(NamedTuple):
 class Views(msgspec.Struct, frozen=True):
     """Several ways to look at the items, whose results are united."""
 
-    branches: tuple[View, ...]
+    branches: tuple[StageView, ...]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -77,10 +77,10 @@ def name_of(one: Pass) -> str:
     return one.func.__name__ if isinstance(one, partial) else one.__name__
 
 
-def view_of(passes: Iterable[tuple[Pass, Nature]]) -> View:
+def view_of(passes: Iterable[tuple[Pass, Nature]]) -> StageView:
     """The view that passes make one after the other, each given with its nature."""
     pairs = [*passes]
-    return View(
+    return StageView(
         tuple(one for one, _ in pairs),
         tuple((name_of(one), _options_of(one)) for one, _ in pairs),
         frozenset(name_of(one) for one, nature in pairs if nature.spares),
@@ -93,7 +93,7 @@ def _options_of(one: Pass) -> object:
     return one.keywords.get("options") if isinstance(one, partial) else None
 
 
-class Outcome(NamedTuple):
+class ViewOutcome(NamedTuple):
     """The prompt as a view has it, and the steps that led there."""
 
     prompt: Prompt
@@ -101,7 +101,7 @@ class Outcome(NamedTuple):
 
 
 def unite(
-    prompt: Prompt, env: Env, views: Views, outcomes: Sequence[Outcome]
+    prompt: Prompt, env: Env, views: Views, outcomes: Sequence[ViewOutcome]
 ) -> "tuple[Prompt, LateSequence[Step] | None]":
     """What any of the views lets through, in log order, each item once, and the current turn.
 
@@ -128,7 +128,7 @@ def unite(
 
 
 def _unite_items(
-    prompt: Prompt, env: Env, views: Views, outcomes: Sequence[Outcome]
+    prompt: Prompt, env: Env, views: Views, outcomes: Sequence[ViewOutcome]
 ) -> Strand[Item]:
     """The items of a union; the prompt's own strand, if all of them stay as they are."""
     items, branches = prompt.items, views.branches
@@ -139,26 +139,26 @@ def _unite_items(
         steps = outcome.steps
         if all(one.name in view.sparing or _is_past(one.notes, env) for one in steps):
             return outcome.prompt.items
-    shown = [
+    view_items = [
         _ShownItems(outcome.prompt.items, view.shows)
         for view, outcome in zip(branches, outcomes, strict=True)
     ]
     if not is_ordered or not is_in_log_order(items):
-        union = Strand(_choose_items(prompt, env, shown))
-        same = len(union) == len(items) and all(map(_is_same, union, items))
-        return items if same and not any(map(_rewrites, outcomes)) else union
+        chosen = Strand(_choose_items(prompt, env, view_items))
+        same = len(chosen) == len(items) and all(map(_is_same, chosen, items))
+        return items if same and not any(map(_rewrites, outcomes)) else chosen
     with items.lock:
         union = items.memo[_Union, env.agent, tuple(view.key for view in branches)]
         if union.read > items.settled:  # an older snapshot is worked out by itself
             union = _Union()
-        return union.go_on(prompt, env, shown)
+        return union.go_on(prompt, env, view_items)
 
 
 def _is_same(one: Item, other: Item) -> bool:
     return one is other
 
 
-def _rewrites(outcome: Outcome) -> bool:
+def _rewrites(outcome: ViewOutcome) -> bool:
     """Whether a view says of an item that it is another now."""
     return any(note.after is not None for step in outcome.steps for note in step.notes)
 
@@ -222,9 +222,9 @@ class _ShownItems(NamedTuple):
         return items.since(bisect_left(items, start, key=_position))
 
 
-def _choose_items(prompt: Prompt, env: Env, shown: Sequence[_ShownItems]) -> list[Item]:
+def _choose_items(prompt: Prompt, env: Env, view_items: Sequence[_ShownItems]) -> list[Item]:
     """The items of a union by its rule, all of them: views or items stand in no log order."""
-    chosen = _choose((one.items for one in shown), _current_items(prompt.items, env), env)
+    chosen = _choose((one.items for one in view_items), _current_items(prompt.items, env), env)
     return _in_order_of(prompt.items, chosen)
 
 
@@ -234,11 +234,11 @@ def _current_items(items: Iterable[Item], env: Env) -> list[Item]:
 
 
 def _choose(
-    shown: Iterable[Iterable[Item]], current: Iterable[Item], env: Env
+    view_items: Iterable[Iterable[Item]], current: Iterable[Item], env: Env
 ) -> dict[object, Item]:
     """Of each item that is shown the fullest form; what the user asks stands as it was asked."""
     chosen: dict[object, Item] = {}
-    for items in shown:
+    for items in view_items:
         for item in items:
             other = chosen.get(item.key)
             if other is None or (other is not item and _weight(item) > _weight(other)):
@@ -275,7 +275,7 @@ class _Union:
     def __init__(self) -> None:
         self.read = 0
         self._items: Strand[Item] = Strand()
-        self._shown: list[_ShownItems] = []
+        self._view_items: list[_ShownItems] = []
         self._current: Strand[Item] = Strand()
         self._turn = self._looked = -1
         self._end = 0
@@ -283,12 +283,12 @@ class _Union:
         self._same = 0
         """How many of the first items are those of the prompt."""
 
-    def go_on(self, prompt: Prompt, env: Env, shown: list[_ShownItems]) -> Strand[Item]:
+    def go_on(self, prompt: Prompt, env: Env, view_items: list[_ShownItems]) -> Strand[Item]:
         """The union of what is shown now, which may be other than before."""
         items = prompt.items
         # what is of the current turn is one more view, the last
-        now = [*shown, _ShownItems(self._current_of(items, env), unsorted=False)]
-        before = self._shown or [_ShownItems(Strand(), one.unsorted) for one in now]
+        now = [*view_items, _ShownItems(self._current_of(items, env), unsorted=False)]
+        before = self._view_items or [_ShownItems(Strand(), one.unsorted) for one in now]
         # before this log position all views show what they showed before
         start = min(self._end, *map(_first_change, before, now))
         unchanged = bisect_left(self._items, start, 0, self._items.settled, key=_position)
@@ -299,7 +299,7 @@ class _Union:
         settled = self._items if unchanged == self._items.settled else self._items.fork(unchanged)
         final = bisect_left(fresh, end, key=_position)
         self._items = settled.grown(fresh[:final]) if final else settled
-        self._shown, self.read, self._end = now, items.settled, end
+        self._view_items, self.read, self._end = now, items.settled, end
         return self._prompts_own(items, self._items.with_tail(fresh[final:]), unchanged)
 
     def _prompts_own(
@@ -377,7 +377,7 @@ def _place(item: Item) -> tuple[int, bool, str]:
 # --- what is said of a union
 
 
-def _steps_that_hold(items: Sequence[Item], outcomes: Sequence[Outcome]) -> list[Step]:
+def _steps_that_hold(items: Sequence[Item], outcomes: Sequence[ViewOutcome]) -> list[Step]:
     """The steps of the views with the notes that hold for their union. O(n), not for a request.
 
     An item that is in no view is gone for the reasons of the first view that dropped it. Of one

@@ -55,7 +55,7 @@ from weft.passes.history import (
     pair_results,
 )
 from weft.passes.select import drop_data, drop_hidden, select_branch, select_view
-from weft.passes.union import Nature, Pass, View, Views, view_of
+from weft.passes.union import Nature, Pass, StageView, Views, view_of
 
 ORDER = (
     # On new items. What is decided here is final.
@@ -306,13 +306,13 @@ def _is_local(selector: Selector, agent: str) -> bool:
     return isinstance(selector, Everything | ThisTurn | Nothing | Auto)
 
 
-def _view_of_stage(stage: Stage) -> View:
+def _view_of_stage(stage: Stage) -> StageView:
     """One view of the conversation: what it selects, and what becomes of that."""
     selector = stage.selector
     return _view(selector, (*_select(selector), *_on_request(selector)), stage.steps)
 
 
-def _view(selector: Selector, selects: tuple[Pass, ...], steps: Sequence[Reduction]) -> View:
+def _view(selector: Selector, selects: tuple[Pass, ...], steps: Sequence[Reduction]) -> StageView:
     """The view of passes that select, and of what becomes of the items after that."""
     nature = VERBS[type(selector)].nature
     pairs = [(one, nature) for one in selects]
