@@ -367,7 +367,11 @@ WRONG_RUNS: list[tuple[Callable[[], object], str, str]] = [
         "is not the address",
         "did you mean sqlite:///",
     ),
-    (lambda: weft.run_sync(bot(), "Hi", store=Path("my.db")), "is not a store", '"sqlite:///my.db"'),  # type: ignore[arg-type]
+    (
+        lambda: weft.run_sync(bot(), "Hi", store=Path("my.db")),
+        "is not a store",
+        '"sqlite:///my.db"',
+    ),  # type: ignore[arg-type]
     (lambda: weft.run_sync(bot(), "Hi", store=None), "None is not a store", "memory://"),  # type: ignore[arg-type]
     (
         lambda: weft.run_sync(Agent("a", model="openai:gpt-5"), "Hi"),

@@ -151,7 +151,7 @@ class CustomRun:
     ) -> None:
         self.context: RunContext[object] = RunContext(
             self,
-            invocation,
+            invocation.surroundings,
             agent_name=node.name,
             invocation_id=invocation.id,
             branch=place.branch,
