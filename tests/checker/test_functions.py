@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from weft.checker.functions import keys_of
-from weft.checker.scope import Keys
+from weft.checker.keys import Keys
 from weft.session.event import State
 
 KEYS, FLAGS = "abcd", "pq"

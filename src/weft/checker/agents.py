@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from weft import schema
 from weft.checker.functions import StateUses, keys_of, keys_said_by, uses_of
+from weft.checker.keys import Compared, Keys
 from weft.checker.schemas import follow, may_lack, values_of
-from weft.checker.scope import Compared, Keys
 from weft.checker.world import Chart, Read, ReadHow, World, Writer
 from weft.declare import (
     Agent,

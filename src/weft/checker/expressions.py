@@ -4,24 +4,26 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from weft.checker.key_collector import KeyCollector
-from weft.checker.scope import (
-    CHANGING,
+from weft.checker.keys import (
     STATE,
-    UNKNOWN,
     Compared,
     Contents,
-    FunctionScope,
+    KeyCollector,
+    Keys,
     Operator,
     Path,
     Way,
-    is_none,
-    is_number,
-    kind_of,
     meet,
     merge_contents,
-    texts_of,
 )
+from weft.checker.scope import FunctionScope, is_none, is_number, kind_of, texts_of
+from weft.checker.sources import CHANGING, UNKNOWN
+
+Helper = Callable[[ast.Call, ast.expr | None, FunctionScope], Keys]
+"""Reads a called function: what it does with the state, if one of its arguments is that."""
+
+Pairs = Iterable[tuple[ast.expr | None, ast.expr]]
+"""What a dict is made of: keys with their values, and whole dicts without a key."""
 
 _ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 
@@ -40,12 +42,12 @@ _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
 
 class ExpressionReader:
-    """Goes through expressions, and notes what they do with the state."""
+    """Goes through expressions and assignments, and notes what they do with the state."""
 
-    def __init__(self, scope: FunctionScope, collector: KeyCollector) -> None:
+    def __init__(self, scope: FunctionScope, collector: KeyCollector, helper: Helper) -> None:
         self._scope = scope
         self._collector = collector
-        self.stores = AssignmentReader(scope, collector, self.at)
+        self._helper = helper
         self._fine: set[int] = set()
         self._either_of: dict[int, tuple[str | int | float | bool, ...]] = {}
         """By comparison: all values that it is one alternative of."""
@@ -99,14 +101,14 @@ class ExpressionReader:
                 self.children(node, path)
             case ast.NamedExpr():
                 self.at(node.value, path)
-                self.stores.assign(node.target, node.value, path)
+                self.assign(node.target, node.value, path)
             case _:
                 self.children(node, path)
 
     def iterate(self, node: ast.expr, path: Path) -> None:
         """What a loop goes over: its elements are at hand, to be changed."""
         self.see([node])
-        self.stores.touch(node)
+        self.touch(node)
         self.at(node, path)
 
     def name_element(self, target: ast.expr, node: ast.expr) -> None:
@@ -123,7 +125,7 @@ class ExpressionReader:
                 self._fine.add(id(node))
                 self._collector.reads_all &= holder != STATE
 
-    def rename(self, node: ast.Assign) -> None:
+    def allow_alias(self, node: ast.Assign) -> None:
         """`held = state`: one more name for it, where it stays that."""
         match node.targets:
             case [ast.Name(id=name)] if name in self._scope.once:
@@ -132,16 +134,14 @@ class ExpressionReader:
             case _:
                 pass
 
-    def returned(self, node: ast.expr) -> None:
+    def allow_return(self, node: ast.expr) -> None:
         """The state, or a dict, that is given back as it is."""
         match node:
-            case ast.Name():
-                self.see([node])
             case ast.BinOp(op=ast.BitOr()):
-                self.returned(node.left)
-                self.returned(node.right)
+                self.allow_return(node.left)
+                self.allow_return(node.right)
             case _:
-                pass
+                self.see([node])
 
     def is_update(self, node: ast.expr) -> bool:
         """Whether it is `state.update(...)`, which gives nothing back."""
@@ -184,33 +184,43 @@ class ExpressionReader:
                     return
                 self._collector.follow(self._scope.way(node), path)
                 if name in CHANGING:
-                    self.stores.touch(value)
+                    self.touch(value)
             case ast.Name(id=name):
                 pass
             case _:
                 pass
         self.see(one.value for one in node.keywords if one.arg is None)
-        if name not in _PLAIN:
-            self._help(node, path)
-        if name in _PLAIN:
+        if name in _PLAIN and id(node) not in self._scope.context_calls:
             self.see(node.args)
         else:
+            self._help(node, path)
             for one in (*node.args, *(each.value for each in node.keywords)):
-                self.stores.touch(one)
+                self.touch(one)
         self.children(node, path)
 
     def _help(self, node: ast.Call, path: Path) -> None:
         """A function that gets the state from this one: what it does is done here."""
-        arguments = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
-        states = [one for one in arguments if self._scope.holder(one) == STATE]
+        states = self._states_passed(node)
         # twice in one call: which parameter does what cannot be told apart
-        if len(states) != 1 or self._scope.helper is None:
+        if len(states) != 1:
             return
-        keys = self._scope.helper(node, states[0], self._scope)
+        keys = self._keys_of_call(node, states)
         # else the state counts as handed to code that cannot be seen
         if keys.reads_all or keys.writes_all:
             self._fine.add(id(states[0]))
             self._collector.include(keys, path)
+
+    def _states_passed(self, node: ast.Call) -> list[ast.expr]:
+        """The arguments of a call that are the state."""
+        passed = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
+        return [one for one in passed if self._scope.holder(one) == STATE]
+
+    def _keys_of_call(self, node: ast.Call, states: list[ast.expr]) -> Keys:
+        """What a called function does with the state, which it gets once at most."""
+        known = self._scope.context_calls.get(id(node))
+        if known is not None:
+            return known
+        return self._helper(node, states[0] if states else None, self._scope)
 
     def _call_method(self, holder: str, method: str, node: ast.Call, path: Path) -> None:
         """A method of the state, or of a dict of the function's own."""
@@ -235,7 +245,7 @@ class ExpressionReader:
                 collector.take(holder, key, path)
             case "update":
                 self.see(node.args)
-                self.stores.update(holder, arguments(node), path)
+                self.update(holder, arguments(node), path)
             case "get" | "keys" | "items" | "values" | "copy" | "to_dict":
                 collector.reads_all &= own
             case _:
@@ -338,7 +348,7 @@ class ExpressionReader:
         first, *more = node.generators
         if any(isinstance(one, ast.Attribute) and one.attr in CHANGING for one in ast.walk(node)):
             for generator in node.generators:
-                self.stores.touch(generator.iter)
+                self.touch(generator.iter)
         self.see([first.iter])
         self.at(first.iter, path)
         self.name_element(first.target, first.iter)
@@ -351,20 +361,6 @@ class ExpressionReader:
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
                     self.at(child, inner)
-
-
-Pairs = Iterable[tuple[ast.expr | None, ast.expr]]
-
-
-class AssignmentReader:
-    """Follows values into the state and into dicts; `look` is asked about expressions."""
-
-    def __init__(
-        self, scope: FunctionScope, collector: KeyCollector, look: Callable[[ast.expr, Path], None]
-    ) -> None:
-        self._scope = scope
-        self._collector = collector
-        self._look = look
 
     def assign(self, target: ast.expr, value: ast.expr | None, path: Path) -> None:
         """A value that is given to a name, or stored in the state or a dict."""
@@ -380,17 +376,17 @@ class AssignmentReader:
                 for one, element in zip(elements, values, strict=True):
                     self.assign(one, element, path)
             case ast.Subscript():
-                self._look(target.slice, path)
+                self.at(target.slice, path)
                 holder = self._scope.holder(target.value)
                 if holder is None:
                     self.touch(target.value)
-                    self._look(target.value, path)
+                    self.at(target.value, path)
                 else:
                     self._store(holder, self._scope.text(target.slice), value, path)
             case ast.Starred():
                 self.assign(target.value, None, path)
             case _:
-                self._look(target, path)
+                self.at(target, path)
 
     def _name(self, name: str, value: ast.expr | None, path: Path) -> None:
         scope = self._scope
@@ -437,7 +433,7 @@ class AssignmentReader:
         if holder is not None:
             self.update(holder, [(None, value)], path)
         elif isinstance(target, ast.Subscript):
-            self._look(ast.Subscript(target.value, target.slice, ast.Load()), path)
+            self.at(ast.Subscript(target.value, target.slice, ast.Load()), path)
             self.assign(target, None, path)
         else:
             self.touch(target)
@@ -449,7 +445,7 @@ class AssignmentReader:
         holder = self._scope.holder(target.value)
         if holder is None:
             self.touch(target.value)
-            self._look(target.value, path)
+            self.at(target.value, path)
             return
         key = self._scope.text(target.slice)
         if key is None:
@@ -490,9 +486,9 @@ class AssignmentReader:
             case ast.Dict():
                 return self._pairs(zip(node.keys, node.values, strict=True), path)
             case ast.Name() | ast.Attribute():
-                return self._constant(self._scope.constant(node), path)
+                return self._contents_of_constant(self._scope.constant(node))
             case ast.DictComp():
-                return self._contents_of_comprehension(node, path)
+                return self._contents_of_comprehension(node)
             case ast.Await(value=value) | ast.NamedExpr(value=value):
                 return self.contents(value, path)
             case ast.IfExp(body=body, orelse=orelse):
@@ -509,37 +505,38 @@ class AssignmentReader:
     def _contents_of_call(self, node: ast.Call, path: Path) -> Contents | None:
         """The keys of the dict that a call gives back."""
         match node:
+            case _ if id(node) in self._scope.context_calls:
+                pass
             case ast.Call(func=ast.Name(id="dict")):
                 return self._pairs(arguments(node), path)
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="dict"), attr="fromkeys"), args=[names, *rest]
             ):
                 value = None if not rest or is_none(rest[0]) else UNKNOWN
-                return self._constant(dict.fromkeys(self._scope.elements(names), value), path)
-            case ast.Call(func=ast.Attribute(value=value, attr="copy"), args=[]):
-                copied = self.contents(value, path)
-                return None if copied is None else copied._replace(is_state=False)
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[value]) if (
-                name in ("copy", "deepcopy")
+                return self._contents_of_constant(dict.fromkeys(self._scope.elements(names), value))
+            case (
+                ast.Call(func=ast.Attribute(value=value, attr="copy"), args=[])
+                | ast.Call(
+                    func=ast.Name(id="copy" | "deepcopy") | ast.Attribute(attr="copy" | "deepcopy"),
+                    args=[value],
+                )
             ):
                 copied = self.contents(value, path)
                 return None if copied is None else copied._replace(is_state=False)
             case _:
                 pass
-        if self._scope.helper is None:
-            return None
-        passed = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
-        states = [one for one in passed if self._scope.holder(one) == STATE]
+        states = self._states_passed(node)
         if len(states) > 1:
             return None
-        keys = self._scope.helper(node, states[0] if states else None, self._scope)
+        keys = self._keys_of_call(node, states)
         if keys.returns is not None:
-            for key in (*keys.returns.sure, *sorted(keys.returns.maybe)):
-                spelled = keys.texts.get(key, frozenset[str]())
-                self._collector.write("?", key, path.branch(), keys.kinds.get(key, ""), spelled)
+            for key in (*keys.returns.sure, *keys.returns.maybe):
+                self._collector.describe(
+                    key, keys.kinds.get(key, ""), keys.texts.get(key, frozenset[str]())
+                )
         return keys.returns
 
-    def _constant(self, value: object, path: Path) -> Contents | None:
+    def _contents_of_constant(self, value: object) -> Contents | None:
         """The keys of a dict that stands outside of the function."""
         if not isinstance(value, dict) or not value:  # an empty one may be filled by a run
             return None
@@ -548,10 +545,10 @@ class AssignmentReader:
             if not isinstance(key, str):
                 return None
             sure[key] = one is not None
-            self._collector.write("?", key, path.branch(), "")
+            self._collector.describe(key, "")
         return Contents(sure)
 
-    def _contents_of_comprehension(self, node: ast.DictComp, path: Path) -> Contents | None:
+    def _contents_of_comprehension(self, node: ast.DictComp) -> Contents | None:
         """The keys of `{key: ... for key in ("a", "b")}`."""
         match node.generators:
             case [ast.comprehension(target=target, iter=iterated, ifs=tests)]:
@@ -568,7 +565,7 @@ class AssignmentReader:
             return None
         names = [key for key in keys if key is not None]
         for key in names:
-            self._collector.write("?", key, path.branch(), kind_of(node.value))
+            self._collector.describe(key, kind_of(node.value))
         if tests:
             return Contents({}, frozenset(names))
         return Contents(dict.fromkeys(names, not is_none(node.value)))
@@ -593,7 +590,7 @@ class AssignmentReader:
             if name is None:
                 return None
             sure[name] = not is_none(value)
-            self._collector.write("?", name, path.branch(), kind_of(value), texts_of(value))
+            self._collector.describe(name, kind_of(value), texts_of(value))
         return Contents(sure, frozenset(maybe - sure.keys()), frozenset(gone - sure.keys()))
 
     def touch(self, node: ast.expr) -> None:

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 
 from weft.checker.agents import TEXT, function_reads, step_writer, touched
 from weft.checker.functions import keys_of
-from weft.checker.scope import Keys, definition, kind_of, texts_of
+from weft.checker.keys import Keys
+from weft.checker.scope import kind_of, texts_of
+from weft.checker.sources import definition
 from weft.checker.world import Fact, Read, World, Writer
 from weft.declare import Step
 from weft.declare.changes import (

@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
+from weft.checker.keys import Compared
 from weft.checker.schemas import unite
-from weft.checker.scope import Compared
 from weft.declare import Agent, Node, Parallel, Step
 from weft.declare.agent import agents_of, every_agent, walk_nodes
 from weft.declare.compose import Composable

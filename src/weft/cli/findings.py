@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 import weft
 from weft.checker.agents import functions_in
 from weft.checker.functions import keys_of
-from weft.checker.scope import unwrap_function
+from weft.checker.sources import unwrap_function
 from weft.cli.load import relative_path
 from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeGuard, cast
 
 from weft.checker.agents import Writes, is_tied, may_write_anything, route_reads, tool_choice
 from weft.checker.functions import keys_of
+from weft.checker.keys import Compared
 from weft.checker.schemas import (
     follow,
     is_within,
@@ -18,7 +19,6 @@ from weft.checker.schemas import (
     spell_kind,
     values_of,
 )
-from weft.checker.scope import Compared
 from weft.checker.world import Fact, Read, WalkRecord, World
 from weft.declare import (
     Agent,

@@ -16,7 +16,7 @@ from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
 from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
-from weft.checker.scope import definition, names_of, text_of, unwrap_function
+from weft.checker.sources import open_source, text_of
 from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
 from weft.declare import Agent, Map, Parallel, Policy, Sequence, Step, Tool, template
 from weft.declare.agent import agents_of
@@ -507,14 +507,13 @@ def saved_by(function: Callable[..., object]) -> Saved:
 
 @functools.lru_cache(maxsize=1024)
 def _find_saves(function: Callable[..., object]) -> Saved:
-    called, _, _ = unwrap_function(function)
-    source = definition(called)
+    source = open_source(function)
     if source is None:
         return Saved()
-    names = names_of(called, {})
+    names = source.names()
     saved: set[str] = set()
     complete = True
-    for node in ast.walk(source):
+    for node in ast.walk(source.node):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         if node.func.attr != _SAVES:

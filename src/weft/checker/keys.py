@@ -1,9 +1,152 @@
-"""Collect which keys of the state a user's function reads and writes, on each path through it."""
+"""What a user's function does with the keys of the state, collected path by path."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
-from weft.checker.scope import STATE, Compared, Contents, Keys, Path, Way, merge_contents
+Way = tuple[str, tuple[str | int, ...]]
+"""A key, and the steps into its value."""
+
+Operator = Literal["eq", "ne", "in", "not in", "contains"]
+
+
+class Compared(NamedTuple):
+    """A value of the state that a function compares with values that stand in its source.
+
+    `spare` is what the function takes in its place where the key lacks.
+    """
+
+    key: str
+    path: tuple[str | int, ...]
+    operator: Operator
+    values: tuple[str | int | float | bool, ...]
+    spare: tuple[str | int | float | bool, ...] = ()
+
+
+class Keys(NamedTuple):
+    """What a function does with the keys of a state, as far as its source shows.
+
+    `reads` are read on every path, `guarded` on some only, `optional` where they may be absent;
+    `writes` are written or returned on every path, `maybe` on some, `drops` and `may_drop` are
+    taken away so. `touches` hold values that may be changed in place. `numbers` are compared with
+    a number, `kinds` is the type of what is written, where it can be seen, `texts` are all that it
+    can be, where they stand there, and `paths` are ways into values. `fills` are written only
+    where they lack. `proves` are there wherever the function says yes. `returns` is the dict that
+    a helper gives back, None where that cannot be seen.
+    """
+
+    reads: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    guarded: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    maybe: frozenset[str] = frozenset()
+    fills: frozenset[str] = frozenset()
+    drops: frozenset[str] = frozenset()
+    may_drop: frozenset[str] = frozenset()
+    touches: frozenset[str] = frozenset()
+    proves: frozenset[str] = frozenset()
+    reads_all: bool = False
+    writes_all: bool = False
+    numbers: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
+    kinds: Mapping[str, str] = MappingProxyType({})
+    texts: Mapping[str, frozenset[str]] = MappingProxyType({})
+    paths: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
+    compared: frozenset[Compared] = frozenset()
+    returns: "Contents | None" = None
+
+
+STATE = ""
+
+Changes = dict[tuple[str, str], bool]
+"""By holder and key: whether the key was written last, or removed. Other keys are unknown."""
+
+
+class Contents(NamedTuple):
+    """The keys of a dict: those it surely sets or removes, and those it may set or remove."""
+
+    sure: Mapping[str, bool]
+    maybe: frozenset[str] = frozenset()
+    may_go: frozenset[str] = frozenset()
+    is_state: bool = False
+    """Whether it is the state itself."""
+
+
+def merge_contents(several: Iterable[Contents | None]) -> Contents | None:
+    """The keys of a dict that is one of several; None where one of them cannot be seen."""
+    known: list[Contents] = []
+    for one in several:
+        if one is None:
+            return None
+        known.append(one)
+    if any(one.is_state for one in known):  # the state, or a dict: what is set later is unclear
+        return Contents({}, is_state=True) if all(one.is_state for one in known) else None
+    first, *others = known or [Contents({})]
+    sure = {
+        k: there for k, there in first.sure.items() if all(o.sure.get(k) is there for o in others)
+    }
+    written = {k for one in known for k, there in one.sure.items() if there} - sure.keys()
+    taken = {k for one in known for k, there in one.sure.items() if not there} - sure.keys()
+    return Contents(
+        sure,
+        frozenset(written).union(*(one.maybe - sure.keys() for one in known)),
+        frozenset(taken).union(*(one.may_go - sure.keys() for one in known)),
+    )
+
+
+@dataclass
+class Path:
+    """What holds at one point of a function."""
+
+    changes: Changes = field(default_factory=Changes)
+    sure: bool = True
+    """Whether every run comes here."""
+    tried: bool = False
+    """Whether what fails here is caught."""
+    returned: bool = False
+    """Whether some runs have returned before this point."""
+    there: frozenset[str] = frozenset()
+    """Keys that the state has here, because a test said so."""
+
+    def branch(self, *, tried: bool = False) -> "Path":
+        """A way that is taken by some runs only."""
+        tried = self.tried or tried
+        return Path(
+            dict(self.changes), sure=False, tried=tried, returned=self.returned, there=self.there
+        )
+
+    def forget(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Take back what was sure of these: something may have been done to them."""
+        for key in keys:
+            self.changes.pop(key, None)
+
+    def keys_of(self, holder: str) -> dict[str, bool]:
+        """What is known of one holder."""
+        return {key: there for (owner, key), there in self.changes.items() if owner == holder}
+
+    def has(self) -> frozenset[str]:
+        """The keys that the state surely has: written, or found there."""
+        return self.there | {key for key, there in self.keys_of(STATE).items() if there}
+
+
+def meet(before: Path, ways: Iterable[Path | None]) -> Path | None:
+    """The path where several ways meet again; None if none of them goes on."""
+    open_ways: list[Path] = []
+    returned = False
+    for way in ways:
+        returned = returned or way is None or way.returned
+        if way is not None:
+            open_ways.append(way)
+    if not open_ways:
+        return None
+    changes = {
+        key: there
+        for key, there in open_ways[0].changes.items()
+        if all(way.changes.get(key) is there for way in open_ways)
+    }
+    there = frozenset[str].intersection(*(way.has() for way in open_ways))
+    return Path(changes, before.sure and not returned, before.tried, returned, there)
 
 
 class KeyCollector:
@@ -141,8 +284,12 @@ class KeyCollector:
         self.changed.append((holder, key))
         self._written.setdefault(holder, set()).add(key)
         if kind is not None:
-            self._kinds.setdefault(key, set()).add(kind)
-            self._texts.setdefault(key, set()).add(texts)
+            self.describe(key, kind, texts)
+
+    def describe(self, key: str, kind: str, texts: frozenset[str] = frozenset()) -> None:
+        """Note what is known of a value that is given to a key, of the state or of a dict."""
+        self._kinds.setdefault(key, set()).add(kind)
+        self._texts.setdefault(key, set()).add(texts)
 
     def take(self, holder: str, key: str, path: Path) -> None:
         """Note a key that is removed, or that a returned dict removes."""
