@@ -91,7 +91,7 @@ EDITS = {
             "    def visit_tap(self, node: Tap) -> World:\n",
             "    def visit_mark(self, node: Mark) -> World:\n"
             '        origin = Origin("field", "key", node.name)\n'
-            '        return self.world.wrote(node.key, Writer(node.name, origin, "step"))\n\n'
+            '        return self.world.with_write(node.key, Writer(node.name, origin, "step"))\n\n'
             "    def visit_tap(self, node: Tap) -> World:\n",
         ),
     ],

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
-from weft.checker.agents import heard_by, writes_of
+from weft.checker.agents import speakers_visible_to, writes_of
 from weft.checker.rules import RULES
 from weft.checker.rules.requests import count, fixed_parts
-from weft.checker.walk import APPLICATION, Walk, take
+from weft.checker.walk import APPLICATION, Walk, with_input
 from weft.checker.world import Read, Site, Survey, WalkRecord, World, Writer
 from weft.declare import Agent, Node, Route, Sequence
 from weft.declare.compose import Composable
@@ -233,7 +233,7 @@ def speaks_of(agent: Agent, key: str) -> bool:
     """Whether an agent seems to answer with just that: it is asked for it, or for one thing.
 
     Its name, instruction or description has the last word of the key in it, or the instruction is
-    a question, or asks to take something out, and names no other short value.
+    a question, or asks to with_input something out, and names no other short value.
     """
     if agent.output_schema is not None or not isinstance(agent.instruction, str):
         return True
@@ -258,7 +258,7 @@ def _words(text: str) -> list[str]:
 def with_declared(world: World, inputs: Mapping[str, object]) -> World:
     """The world where these inputs are there too."""
     for key, declared in inputs.items():
-        world = take(world, key, declared, Origin("field", "inputs"))
+        world = with_input(world, key, declared, Origin("field", "inputs"))
     return world
 
 
@@ -287,7 +287,7 @@ def _world_of(inputs: Mapping[str, object] | Iterable[str] | None) -> World:
         writer = Writer(APPLICATION, Origin("config", key), "input")
         declared = types.get(key)
         shape = None if declared in ANYTHING else shape_of(declared, where=f"inputs.{key}")
-        world = world.wrote(key, writer, shape, is_carried=True)
+        world = world.with_write(key, writer, shape, is_carried=True)
     return world
 
 
@@ -318,7 +318,7 @@ class Sight(NamedTuple):
     inferred: bool
     """Whether the key that it writes was inferred."""
     tokens: int
-    """What its instruction and tools take, values not counted."""
+    """What its instruction and tools with_input, values not counted."""
     budget: int
     """The most tokens that its policy allows; 0 where there is no such limit."""
 
@@ -371,14 +371,14 @@ def sights(
     for site in record.sites:
         agent = site.node
         if isinstance(agent, Agent):
-            sight = _sight(agent, site, inferred=agent.name in keys)
+            sight = _make_sight(agent, site, inferred=agent.name in keys)
             # an agent may stand in several places of a flow
             first = by_agent.get(agent.name)
             by_agent[agent.name] = sight if first is None else _unite_places(first, sight)
     return list(by_agent.values())
 
 
-def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
+def _make_sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
     limit = agent.policy.limit
     compressor = agent.token_budget
     budget = (limit.tokens if limit is not None else 0) or (
@@ -387,7 +387,7 @@ def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
     return Sight(
         agent=agent.name,
         user=agent.policy.facts.view != "nothing",
-        conversation=tuple(sorted(heard_by(agent, site.world))),
+        conversation=tuple(sorted(speakers_visible_to(agent, site.world))),
         keys=tuple(
             dict.fromkeys(_seen_key(site, read) for read in site.reads if read.how in _CHANNELS)
         ),

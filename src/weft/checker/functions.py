@@ -5,30 +5,28 @@ would need to know it then stay silent.
 """
 
 import ast
-import functools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, cast
 
 from weft.checker.keys import Keys
 from weft.checker.scope import FunctionScope
-from weft.checker.sources import UNKNOWN, Names, Source, called_function, open_source
+from weft.checker.sources import (
+    UNKNOWN,
+    Names,
+    Source,
+    cache_by_function,
+    called_function,
+    open_source,
+)
 from weft.checker.statements import MOST_DEEP, NO_STATE, read_keys
 from weft.declare.changes import StateChange
 from weft.declare.functions import Foreign
 
 
+@cache_by_function
 def keys_of(function: Callable[..., object]) -> Keys:
     """What a function of the state reads and returns, as far as its source shows."""
-    # a callable object may be unhashable: it is read without being remembered
-    if isinstance(cast("object", function), Hashable):
-        return _keys_in_source(function)
-    return _keys_in_source.__wrapped__(function)
-
-
-@functools.lru_cache(maxsize=1024)
-def _keys_in_source(function: Callable[..., object]) -> Keys:
-    """As `keys_of`, for a function that can be remembered."""
     # a word of `S` says itself what it does
     if isinstance(function, StateChange):
         return Keys(reads_all=True, writes_all=True)
@@ -98,17 +96,28 @@ class StateUses(NamedTuple):
     escalates: bool = True
 
 
+@cache_by_function
 def uses_of(function: Callable[..., object], context: str = "") -> StateUses:
     """What a function does with the state of its context, by default its first argument."""
     if isinstance(function, Foreign):
-        return _together(function)
-    try:
-        return _uses_in_source(function, context)
-    except TypeError:  # unhashable
+        return _unite_uses(function)
+    result = _read_with_context(open_source(function), context, frozenset())
+    if result is None:
         return StateUses()
+    keys, found = result
+    return StateUses(
+        tuple(sorted(keys.reads)),
+        tuple(sorted(keys.optional | keys.guarded)),
+        tuple(sorted((keys.writes | keys.maybe) - keys.drops)),
+        tuple(sorted(keys.drops)),
+        tuple(sorted(keys.touches)),
+        keys.reads_all and not found.leaks,
+        keys.writes_all and not found.leaks,
+        found.escalates or found.leaks,
+    )
 
 
-def _together(code: Foreign) -> StateUses:
+def _unite_uses(code: Foreign) -> StateUses:
     """What all the functions do that are called one after the other."""
     # nothing of it can be read
     if code.opaque:
@@ -126,25 +135,6 @@ def _together(code: Foreign) -> StateUses:
             uses.escalates or one.escalates,
         )
     return uses
-
-
-@functools.lru_cache(maxsize=1024)
-def _uses_in_source(function: Callable[..., object], context: str) -> StateUses:
-    """As `uses_of`, for a function that can be remembered."""
-    result = _read_with_context(open_source(function), context, frozenset())
-    if result is None:
-        return StateUses()
-    keys, found = result
-    return StateUses(
-        tuple(sorted(keys.reads)),
-        tuple(sorted(keys.optional | keys.guarded)),
-        tuple(sorted((keys.writes | keys.maybe) - keys.drops)),
-        tuple(sorted(keys.drops)),
-        tuple(sorted(keys.touches)),
-        keys.reads_all and not found.leaks,
-        keys.writes_all and not found.leaks,
-        found.escalates or found.leaks,
-    )
 
 
 def _read_with_context(
@@ -291,7 +281,7 @@ _MAKES_EVENTS = frozenset(("Actions", "Event", "replace", "state_delta"))
 """What code makes events with that may hold any change."""
 
 
-@functools.lru_cache(maxsize=256)
+@cache_by_function
 def keys_said_by(run: Callable[..., object]) -> frozenset[str] | None:
     """The keys that a custom agent's code sets with `ctx.say(...)`; None where others may be set.
 

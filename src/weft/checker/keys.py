@@ -1,10 +1,10 @@
 """What a user's function does with the keys of the state, collected path by path."""
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 Way = tuple[str, tuple[str | int, ...]]
 """A key, and the steps into its value."""
@@ -12,7 +12,7 @@ Way = tuple[str, tuple[str | int, ...]]
 Operator = Literal["eq", "ne", "in", "not in", "contains"]
 
 
-class Compared(NamedTuple):
+class KeyComparison(NamedTuple):
     """A value of the state that a function compares with values that stand in its source.
 
     `spare` is what the function takes in its place where the key lacks.
@@ -53,11 +53,14 @@ class Keys(NamedTuple):
     kinds: Mapping[str, str] = MappingProxyType({})
     texts: Mapping[str, frozenset[str]] = MappingProxyType({})
     paths: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
-    compared: frozenset[Compared] = frozenset()
+    compared: frozenset[KeyComparison] = frozenset()
     returns: "Contents | None" = None
 
 
 STATE = ""
+"""The holder that is the state; every other holder is the name of a dict."""
+
+Key = TypeVar("Key")
 
 Changes = dict[tuple[str, str], bool]
 """By holder and key: whether the key was written last, or removed. Other keys are unknown."""
@@ -73,6 +76,12 @@ class Contents(NamedTuple):
     """Whether it is the state itself."""
 
 
+def _keep_agreed(several: Sequence[Mapping[Key, bool]]) -> dict[Key, bool]:
+    """The keys that all of several mappings have, with the same value."""
+    first, *others = several or [{}]
+    return {key: there for key, there in first.items() if all(o.get(key) is there for o in others)}
+
+
 def merge_contents(several: Iterable[Contents | None]) -> Contents | None:
     """The keys of a dict that is one of several; None where one of them cannot be seen."""
     known: list[Contents] = []
@@ -82,10 +91,7 @@ def merge_contents(several: Iterable[Contents | None]) -> Contents | None:
         known.append(one)
     if any(one.is_state for one in known):  # the state, or a dict: what is set later is unclear
         return Contents({}, is_state=True) if all(one.is_state for one in known) else None
-    first, *others = known or [Contents({})]
-    sure = {
-        k: there for k, there in first.sure.items() if all(o.sure.get(k) is there for o in others)
-    }
+    sure = _keep_agreed([one.sure for one in known])
     written = {k for one in known for k, there in one.sure.items() if there} - sure.keys()
     taken = {k for one in known for k, there in one.sure.items() if not there} - sure.keys()
     return Contents(
@@ -110,14 +116,14 @@ class Path:
     """Keys that the state has here, because a test said so."""
 
     def branch(self, *, tried: bool = False) -> "Path":
-        """A way that is taken by some runs only."""
+        """A path that only some runs take."""
         tried = self.tried or tried
         return Path(
             dict(self.changes), sure=False, tried=tried, returned=self.returned, there=self.there
         )
 
     def forget(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Take back what was sure of these: something may have been done to them."""
+        """Forget what was sure of these keys: they may have changed."""
         for key in keys:
             self.changes.pop(key, None)
 
@@ -140,11 +146,7 @@ def meet(before: Path, ways: Iterable[Path | None]) -> Path | None:
             open_ways.append(way)
     if not open_ways:
         return None
-    changes = {
-        key: there
-        for key, there in open_ways[0].changes.items()
-        if all(way.changes.get(key) is there for way in open_ways)
-    }
+    changes = _keep_agreed([way.changes for way in open_ways])
     there = frozenset[str].intersection(*(way.has() for way in open_ways))
     return Path(changes, before.sure and not returned, before.tried, returned, there)
 
@@ -165,7 +167,7 @@ class KeyCollector:
         self._returned: set[str] = set()
         self.reads_all = True
         self._numbers: set[Way] = set()
-        self._compared: set[Compared] = set()
+        self._compared: set[KeyComparison] = set()
         self.touched: set[str] = set()
         self._filled: set[str] = set()
         """Keys that are written where they lacked, and so are there afterwards."""
@@ -181,9 +183,8 @@ class KeyCollector:
         self._used: set[str] = set()
 
     def keys(self) -> Keys:
-        """All of it."""
-        first, *others = self.exits or [{}]
-        sure = {k: there for k, there in first.items() if all(e.get(k) is there for e in others)}
+        """Everything that was collected."""
+        sure = _keep_agreed(self.exits)
         drops = {key for key, there in sure.items() if not there}
         changed, taken = self._written.get(STATE, set()), self._taken.get(STATE, set())
         fills = self._filled & changed - taken
@@ -221,7 +222,7 @@ class KeyCollector:
         }
 
     def leave(self, path: Path) -> None:
-        """A way out of the function."""
+        """Note a way out of the function."""
         changes = path.keys_of(STATE)
         present = path.has() - changes.keys()
         self._filled |= present
@@ -233,8 +234,8 @@ class KeyCollector:
         self._returned |= self._used - used
         self._used = used
 
-    def used(self) -> set[str]:
-        """The dicts that have gone on somewhere so far."""
+    def dicts_in_use(self) -> set[str]:
+        """The dicts whose contents were used so far."""
         return set(self._used)
 
     def read(self, key: str, path: Path) -> None:
@@ -256,18 +257,18 @@ class KeyCollector:
             self._optional.add(key)
 
     def follow(self, way: Way | None, path: Path) -> None:
-        """A way into a value of the state."""
+        """Note a path into a value of the state."""
         # what the function wrote itself has the shape that it gave it
         if way is not None and way[1] and (STATE, way[0]) not in path.changes:
             self._paths.add(way)
 
     def compare(self, way: Way | None) -> None:
-        """A value of the state that is compared with a number, as it was found."""
+        """Note a value of the state that is compared with a number before it is changed."""
         if way is not None and (STATE, way[0]) not in self.changed:
             self._numbers.add(way)
 
-    def match(self, compared: Compared) -> None:
-        """A value of the state that is compared with others, as it was found."""
+    def match(self, compared: KeyComparison) -> None:
+        """Note a value of the state that is compared with constants before it is changed."""
         if (STATE, compared.key) not in self.changed and STATE not in self._leaked:
             self._compared.add(compared)
 
@@ -279,7 +280,7 @@ class KeyCollector:
         kind: str | None = None,
         texts: frozenset[str] = frozenset(),
     ) -> None:
-        """A key that gets a value; its kind and its texts are known where they stand there."""
+        """Note a key that gets a value, with its kind and texts where they are known."""
         path.changes[holder, key] = True
         self.changed.append((holder, key))
         self._written.setdefault(holder, set()).add(key)
@@ -298,11 +299,11 @@ class KeyCollector:
         self._taken.setdefault(holder, set()).add(key)
 
     def unset(self, holder: str, key: str, path: Path) -> None:
-        """A key of a dict of the function's own that is taken out of it again."""
+        """Note a key that is removed from a dict that the function made."""
         path.forget([(holder, key)])
         self.changed.append((holder, key))
 
-    def perhaps_done(self, holder: str, contents: Contents, path: Path) -> None:
+    def note_possible(self, holder: str, contents: Contents, path: Path) -> None:
         """Note keys that are written or removed on some paths."""
         pairs = [(holder, key) for key in contents.maybe | contents.may_go]
         path.forget(pairs)
@@ -312,13 +313,13 @@ class KeyCollector:
 
     @contextmanager
     def perhaps(self, path: Path, *, tried: bool = False) -> Generator[Path]:
-        """A way that a run may take, or not, or in part: what it does is not sure afterwards."""
+        """A path that a run may take, or not, or in part: what it does is not sure afterwards."""
         mark = len(self.changed)
         yield path.branch(tried=tried)
         path.forget(self.changed[mark:])
 
     def include(self, keys: Keys, path: Path) -> None:
-        """What another function does with the state, which it gets here."""
+        """Include what a called function does with the state."""
         for key in sorted(keys.reads):
             self.read(key, path)
         for key in sorted(keys.guarded):
@@ -329,14 +330,14 @@ class KeyCollector:
             self.write(STATE, key, path, keys.kinds.get(key, ""))
         for key in sorted(keys.drops):
             self.take(STATE, key, path)
-        self.perhaps_done(STATE, Contents({}, keys.maybe, keys.may_drop), path)
+        self.note_possible(STATE, Contents({}, keys.maybe, keys.may_drop), path)
         self.touched |= keys.touches
         self.reads_all &= keys.reads_all
         if not keys.writes_all:
             self.lose(STATE)
 
-    def of(self, holder: str, path: Path) -> Contents:
-        """The keys of a dict that goes on somewhere, with those that it may have."""
+    def contents_of(self, holder: str, path: Path) -> Contents:
+        """The keys of a dict that is used here, with those that it may have."""
         self._used.add(holder)
         sure = path.keys_of(holder)
         maybe = self._written.get(holder, set()) - sure.keys()

@@ -258,7 +258,7 @@ def keys_if_false(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
         case ast.Compare(left=value, ops=[ast.NotIn()], comparators=[right]):
             return keys_if_true(ast.Compare(value, [ast.In()], [right]), scope)
         case ast.Compare(left=value, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant() as no]):
-            return _looked_up(value, scope) if no.value is None else frozenset()
+            return _key_looked_up(value, scope) if no.value is None else frozenset()
         case _:
             return frozenset()
 
@@ -278,20 +278,20 @@ def keys_if_true(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
             key = scope.text(value) if scope.holder(right) == STATE else None
             return frozenset() if key is None else frozenset((key,))
         case ast.Compare(left=value, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
-            return _looked_up(value, scope)
+            return _key_looked_up(value, scope)
         case ast.Compare(left=value, ops=[ast.Eq()], comparators=[ast.Constant(value=constant)]):
-            return frozenset() if constant is None else _looked_up(value, scope)
+            return frozenset() if constant is None else _key_looked_up(value, scope)
         case _:
-            return _looked_up(node, scope)
+            return _key_looked_up(node, scope)
 
 
-def _looked_up(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
+def _key_looked_up(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
     """The key of `state["key"]` or `state.get("key")`, whatever stands in its value."""
     match node:
         case ast.Name(id=name) if name in scope.aliased:
-            return _looked_up(scope.aliased[name], scope)
+            return _key_looked_up(scope.aliased[name], scope)
         case ast.NamedExpr(value=value):
-            return _looked_up(value, scope)
+            return _key_looked_up(value, scope)
         case ast.Call(func=ast.Attribute(attr="get"), args=[_, _, *_]):
             return frozenset()
         case _:

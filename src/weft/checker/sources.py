@@ -11,7 +11,7 @@ import inspect
 import linecache
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType, ModuleType
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from weft.declare.functions import Foreign
 
@@ -21,6 +21,24 @@ Function = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 
 UNKNOWN = object()
 """A value that cannot be seen."""
+
+
+Reader = TypeVar("Reader", bound=Callable[..., object])
+
+
+def cache_by_function(read: Reader) -> Reader:
+    """Remember what was read of a function; a callable object without a hash is read each time."""
+    cached = functools.lru_cache(maxsize=1024)(read)
+
+    @functools.wraps(read)
+    def answer(function: Callable[..., object], *options: str) -> object:
+        try:
+            hash(function)
+        except TypeError:
+            return read(function, *options)
+        return cached(function, *options)
+
+    return cast("Reader", answer)
 
 
 class Source(NamedTuple):

@@ -5,6 +5,7 @@ What cannot be seen makes the answer incomplete: `Keys.reads_all` and `writes_al
 
 import ast
 import functools
+import operator
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
@@ -87,7 +88,7 @@ def _is_of_author(function: Callable[..., object]) -> bool:
 
 
 class StatementReader:
-    """Walks the statements of a function."""
+    """Walks the statements of a function, path by path."""
 
     def __init__(
         self, scope: FunctionScope, collector: KeyCollector, helper: Helper, returns: Returned
@@ -121,7 +122,7 @@ class StatementReader:
                 self._return(node.value, path)
                 return None
             case ast.Raise():
-                expressions.children(node, path)
+                expressions.read_below(node, path)
                 return None
             case ast.Break():
                 self._loops[-1].breaks.append(path)
@@ -130,7 +131,7 @@ class StatementReader:
                 self._loops[-1].ends.append(path)
                 return None
             case ast.If():
-                expressions.at(node.test, path)
+                expressions.read(node.test, path)
                 return self._if(node, path)
             case ast.For() | ast.AsyncFor():
                 return self._for(node, path)
@@ -144,24 +145,24 @@ class StatementReader:
                 self._inside(node.body, path)
             case ast.Assign():
                 expressions.allow_alias(node)
-                expressions.at(node.value, path)
+                expressions.read(node.value, path)
                 for target in node.targets:
                     self._expressions.assign(target, node.value, path)
             case ast.AnnAssign() if node.value is not None:
-                expressions.at(node.value, path)
+                expressions.read(node.value, path)
                 self._expressions.assign(node.target, node.value, path)
             case ast.AugAssign():
-                expressions.at(node.value, path)
+                expressions.read(node.value, path)
                 self._expressions.augment(node.target, node.value, path)
             case ast.Delete():
                 for target in node.targets:
                     self._expressions.delete(target, path)
             case _:
-                expressions.children(node, path)
+                expressions.read_below(node, path)
         return path
 
     def _if(self, node: ast.If, path: Path) -> Path | None:
-        """Two ways: what the test says of keys is known on each."""
+        """Read both ways; on each, the test says something about keys."""
         changed = {key for holder, key in self._collector.changed if holder == STATE}
         ways = path.branch(), path.branch()  # a name may stand for a value before it was changed
         ways[0].there |= keys_if_true(node.test, self._scope) - changed
@@ -169,22 +170,22 @@ class StatementReader:
         return meet(path, (self.run(node.body, ways[0]), self.run(node.orelse, ways[1])))
 
     def _return(self, value: ast.expr | None, path: Path) -> None:
-        """Take note of what is returned: a dict with known keys, None, or who knows what."""
+        """Note what is returned: a dict with known keys, None, or something unknown."""
         if self._returns == "value":
             self._give_back(value, path)
             return
         writes = self._returns == "changes"
         if isinstance(value, ast.IfExp) and writes:
-            self._expressions.at(value.test, path)
+            self._expressions.read(value.test, path)
             self._return(value.body, path.branch())
             self._return(value.orelse, path.branch())
             return
         contents: Contents | None = Contents({})
         if value is not None:
             if writes and not is_none(value) and not self._expressions.is_update(value):
-                contents = self._expressions.contents(value, path)
+                contents = self._expressions.contents_of(value, path)
                 self._expressions.allow_return(value)
-            self._expressions.at(value, path)
+            self._expressions.read(value, path)
         if contents is None:
             self._collector.unseen = True
         else:
@@ -192,18 +193,18 @@ class StatementReader:
         self._collector.leave(path)
 
     def _give_back(self, value: ast.expr | None, path: Path) -> None:
-        """Take note of what a helper returns to its caller."""
+        """Note what a helper returns to its caller."""
         if value is not None and not is_none(value):
-            used = self._collector.used()
-            self._collector.give_back(self._expressions.contents(value, path), used)
+            used = self._collector.dicts_in_use()
+            self._collector.give_back(self._expressions.contents_of(value, path), used)
             self._expressions.allow_return(value)
-            self._expressions.at(value, path)
+            self._expressions.read(value, path)
         else:
             self._collector.returns.append(Contents({}))
         self._collector.leave(path)
 
     def _for(self, node: ast.For | ast.AsyncFor, path: Path) -> Path | None:
-        """A round for each element; where they stand there as texts, each is walked."""
+        """Read a loop; where its elements are constant texts, each round is walked."""
         self._expressions.iterate(node.iter, path)
         self._expressions.name_element(node.target, node.iter)
         rounds = self._scope.rounds(node.target, node.iter)
@@ -220,8 +221,8 @@ class StatementReader:
         return self._rounds(node, path, at_least_once=_has_elements(node.iter))
 
     def _while(self, node: ast.While, before: list[ast.stmt], path: Path) -> Path | None:
-        """A loop with a test; `before` are the statements that its first test surely follows."""
-        self._expressions.at(node.test, path)
+        """Read a loop with a test; `before` are the statements that run before it."""
+        self._expressions.read(node.test, path)
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
         begins = endless or _holds_at_first(node.test, before)
         return self._rounds(node, path, at_least_once=begins, endless=endless)
@@ -234,12 +235,12 @@ class StatementReader:
         at_least_once: bool,
         endless: bool = False,
     ) -> Path | None:
-        """A body that is run any number of times; after it are its last round and its breaks."""
+        """Read a body that runs any number of times; it ends after a round or at a break."""
         mark = len(self._collector.changed)
         jumps = _Jumps([], [])
         self._loops.append(jumps)
         way = path.branch()
-        # a body that may take no round proves nothing
+        # a body that may not run proves nothing
         way.sure = path.sure and at_least_once
         last = self.run(node.body, way)
         self._loops.pop()
@@ -269,14 +270,14 @@ class StatementReader:
         return met
 
     def _note_returns(self, body: Iterable[ast.stmt], path: Path) -> None:
-        """Take note that some runs end within statements."""
+        """Note that some runs end inside these statements."""
         if any(isinstance(one, ast.Return) for inner in body for one in ast.walk(inner)):
             path.sure, path.returned = False, True
 
     def _with(self, node: ast.With | ast.AsyncWith, path: Path) -> Path | None:
-        """A block that may swallow what is raised in it was perhaps not run to its end."""
+        """Read a block; one that suppresses errors may not have run to its end."""
         for item in node.items:
-            self._expressions.at(item.context_expr, path)
+            self._expressions.read(item.context_expr, path)
         if not any(_suppresses(item.context_expr) for item in node.items):
             return self.run(node.body, path)
         with self._collector.perhaps(path, tried=True) as way:
@@ -285,7 +286,7 @@ class StatementReader:
         return path
 
     def _try(self, node: ast.Try, path: Path) -> Path | None:
-        """Either the body or a handler was run to its end; what comes last is run in any case."""
+        """Either the body or a handler ran to its end; `finally` runs in any case."""
         exits, mark = len(self._collector.exits), len(self._collector.changed)
         jumps = [way for loop in self._loops for way in (*loop.breaks, *loop.ends)]
         done = self.run(node.body, path.branch(tried=bool(node.handlers)))
@@ -308,21 +309,21 @@ class StatementReader:
         return None if met is None else last
 
     def _match(self, node: ast.Match, path: Path) -> Path | None:
-        """Any case may have been run, or none, unless one takes everything."""
-        self._expressions.at(node.subject, path)
+        """Any case may have run, or none, unless one matches everything."""
+        self._expressions.read(node.subject, path)
         ways: list[Path | None] = []
         open_end = True
         for case in node.cases:
             way = path.branch()
             if case.guard is not None:
-                self._expressions.at(case.guard, way)
+                self._expressions.read(case.guard, way)
             elif isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
                 open_end = False
             ways.append(self.run(case.body, way))
         return meet(path, [*ways, path.branch()] if open_end else ways)
 
     def _inside(self, body: Sequence[ast.stmt], path: Path) -> None:
-        """A function in the function: what it returns is not what the outer one does."""
+        """Read a nested function: what it returns is not returned by the outer one."""
         returns, self._returns = self._returns, "answer"
         exits = len(self._collector.exits)
         with self._collector.perhaps(path) as way:
@@ -340,7 +341,7 @@ class _Jumps(NamedTuple):
 
 
 def _has_elements(node: ast.expr) -> bool:
-    """Whether a loop over it surely has a first round: a list with elements, a range of some."""
+    """Whether a loop over it surely runs: a list with elements, a range of some."""
     match node:
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
             return any(not isinstance(one, ast.Starred) for one in elements)
@@ -353,7 +354,7 @@ def _has_elements(node: ast.expr) -> bool:
 
 
 def _holds_at_first(test: ast.expr, before: list[ast.stmt]) -> bool:
-    """Whether a test surely holds the first time, by constants that were set right before it."""
+    """Whether a test surely holds the first time, by constants that were set before it."""
     known: dict[str, object] = {}
     for node in before:
         match node:
@@ -372,33 +373,30 @@ def _holds_at_first(test: ast.expr, before: list[ast.stmt]) -> bool:
             return bool(known.get(name))
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
             return name in known and not known[name]
-        case ast.Compare(left=ast.Name(id=name), ops=[operator], comparators=[ast.Constant() as c]):
-            return name in known and _compare_numbers(known[name], operator, c.value)
+        case ast.Compare(left=ast.Name(id=name), ops=[compare], comparators=[ast.Constant() as c]):
+            return name in known and _compare_numbers(known[name], compare, c.value)
         case _:
             return False
 
 
-def _compare_numbers(one: object, operator: ast.cmpop, other: object) -> bool:
+_COMPARE: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+
+def _compare_numbers(one: object, comparison: ast.cmpop, other: object) -> bool:
     """Whether a comparison of two numbers, or with None, surely holds."""
-    if isinstance(operator, ast.Is):
+    if isinstance(comparison, ast.Is):
         return one is None and other is None
     if not isinstance(one, int | float) or not isinstance(other, int | float):
         return False
-    match operator:
-        case ast.Lt():
-            return one < other
-        case ast.LtE():
-            return one <= other
-        case ast.Gt():
-            return one > other
-        case ast.GtE():
-            return one >= other
-        case ast.Eq():
-            return one == other
-        case ast.NotEq():
-            return one != other
-        case _:
-            return False
+    compare = _COMPARE.get(type(comparison))
+    return compare is not None and compare(one, other)
 
 
 def _jumps(body: Iterable[ast.stmt]) -> bool:

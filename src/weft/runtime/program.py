@@ -114,7 +114,7 @@ class Program:
             world = self._start()
             for key in known:
                 writer = Writer("the application", Origin("config", "state"), "input")
-                world = world.wrote(key, writer)
+                world = world.with_write(key, writer)
             keys = inferred_keys(self.root, world)
         if not keys:
             return self

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeGuard, cast
 
 from weft.checker.agents import Writes, is_tied, may_write_anything, route_reads, tool_choice
 from weft.checker.functions import keys_of
-from weft.checker.keys import Compared
+from weft.checker.keys import KeyComparison
 from weft.checker.schemas import (
     follow,
     is_within,
@@ -204,7 +204,7 @@ class _Calls(DefaultVisitor[int]):
 
 def unreachable(record: WalkRecord) -> Iterator[Diagnostic]:
     """Sub-agents of an agent that may not call the tool that hands over."""
-    bound = [agent for agent in record.visited if agent.sub_agents and tool_choice(agent)]
+    bound = [agent for agent in record.visited_agents if agent.sub_agents and tool_choice(agent)]
     if not bound:
         return
     from weft.compiler.tools import TRANSFER
@@ -223,7 +223,7 @@ def unreachable(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def endless_transfer(record: WalkRecord) -> Iterator[Diagnostic]:
     """Agents that must hand over, to agents that must do so too."""
-    agents = record.visited
+    agents = record.visited_agents
     if not any(map(tool_choice, agents)):
         return
     from weft.compiler.tools import TRANSFER, transfer_targets
@@ -281,8 +281,8 @@ def _with_parentheses(node: Parallel, index: int, reads: tuple[Read, ...]) -> st
             return f"({' | '.join(meant)}) >> {_chain(last.steps[1:])}"
         if len(early) < len(reads) and _is_plain(first) and all(r.key in heads for r in early):
             meant = [show(one) for one in (first.steps[-1], *branches[1:-1], last.steps[0])]
-            before, behind = _chain(first.steps[:-1]), _chain(last.steps[1:])
-            return f"{before} >> ({' | '.join(meant)}) >> {behind}"
+            before, after = _chain(first.steps[:-1]), _chain(last.steps[1:])
+            return f"{before} >> ({' | '.join(meant)}) >> {after}"
     if index > 0 and _is_plain(first) and all(read.key in heads for read in reads):
         tails = [show(one) for one in (first.steps[-1], *branches[1:])]
         return f"{_chain(first.steps[:-1])} >> ({' | '.join(tails)})"
@@ -339,12 +339,12 @@ def impossible_case(record: WalkRecord) -> Iterator[Diagnostic]:
 def _routes_on_written(record: WalkRecord) -> Iterator[tuple[Route, Fact, JsonObject | None]]:
     """Every route on a key that somebody writes, with the shape of what it looks at."""
     for node, world in record.routes:
-        known = _looked_at(node, world)
+        known = _fact_and_shape(node, world)
         if known is not None:
             yield node, *known
 
 
-def _looked_at(node: Route, world: World) -> tuple[Fact, JsonObject | None] | None:
+def _fact_and_shape(node: Route, world: World) -> tuple[Fact, JsonObject | None] | None:
     for read in route_reads(node):
         fact = world.facts.get(read.key)
         if fact is not None:
@@ -461,7 +461,7 @@ def _misfit(node: Route, case: Case, why: str) -> Diagnostic:
 def shadowed_case(record: WalkRecord) -> Iterator[Diagnostic]:
     """Cases that are never come to, because one before them always holds too."""
     for node, world in record.routes:
-        known = _looked_at(node, world)
+        known = _fact_and_shape(node, world)
         kind = kind_of(known[1]) if known is not None else ""
         wide: list[Case] = []  # `eq` covers no other: no value stands twice
         for case in node.cases:
@@ -623,7 +623,7 @@ class _Vain(NamedTuple):
     names: list[str]
 
 
-def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
+def _in_vain(one: KeyComparison, shape: JsonObject | None) -> _Vain | None:
     """The mistake in a comparison, judged by the values or the type that are written."""
     outcome = "always" if one.operator in ("ne", "not in") else "never"
     listed = items_of(shape) if one.operator == "contains" else values_of(shape)
@@ -655,7 +655,7 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
     return _Vain(outcome, spell_kind(plain), [])
 
 
-def _spell_comparison(one: Compared) -> str:
+def _spell_comparison(one: KeyComparison) -> str:
     """The comparison as its author wrote it, or nearly so."""
     name = spell_path(one.key, one.path)
     values = ", ".join(quoted(value) for value in one.values)

@@ -280,9 +280,9 @@ _EXAMPLE = late_pattern(
 
 def _sentence(one: Lookalike, source: str) -> str:
     """The sentence around a text, without the text."""
-    before, behind = source[max(0, one.start - FAR) : one.start], source[one.end : one.end + FAR]
+    before, after = source[max(0, one.start - FAR) : one.start], source[one.end : one.end + FAR]
     start = max((match.end() for match in _SENTENCE.finditer(before)), default=0)
-    return f"{before[start:]} {_SENTENCE.split(behind, maxsplit=1)[0]}".lower()
+    return f"{before[start:]} {_SENTENCE.split(after, maxsplit=1)[0]}".lower()
 
 
 def _is_example(one: Lookalike, source: str) -> bool:

@@ -11,8 +11,14 @@ from functools import lru_cache
 from itertools import pairwise
 
 from weft import schema
-from weft.checker.agents import blurs, declared_labels, route_reads, sees_text_of, writes_of
-from weft.checker.rules.variables import acts, saved_names
+from weft.checker.agents import (
+    declared_labels,
+    route_reads,
+    sees_text_of,
+    why_writes_unknown,
+    writes_of,
+)
+from weft.checker.rules.variables import acts, names_saved_by
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.world import Read, Site, WalkRecord
 from weft.declare import Agent, Node, Policy, RunConfig, Step, TokenBudget, Tool, template
@@ -119,7 +125,7 @@ def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
         # somebody sees it, or it hands over, or its policy stores what is said
         if agent.name in record.heard or agent.sub_agents or agent.policy.writings:
             continue
-        if agent.name in final or blurs(agent) or any(True for _ in writes_of(agent)):
+        if agent.name in final or why_writes_unknown(agent) or any(True for _ in writes_of(agent)):
             continue
         yield report(
             "WEFT207",
@@ -452,7 +458,7 @@ def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
     for root, agents in record.survey.trees:
         for agent in agents:
             tops.setdefault(agent.name, root)
-    for agent in record.visited:
+    for agent in record.visited_agents:
         top = tops.get(agent.name, agent)
         limited = agent.policy.limit is not None or isinstance(
             agent.context_compressor, TokenBudget
@@ -501,7 +507,7 @@ def _too_long(agent: Agent, top: Agent) -> Iterator[Diagnostic]:
 
 def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
     """Options, tools, schemas and names of models that a provider answers with an error."""
-    for agent in record.visited:
+    for agent in record.visited_agents:
         if agent.model is None:  # the model is another's, or chosen for the run
             continue
         if isinstance(agent.model, str) and not _asks_for_more(agent) and _is_taken(agent.model):
@@ -537,7 +543,7 @@ def _is_taken(model: str) -> bool:
 
 def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
     """A long instruction that begins with what changes, so that nothing of it is reused."""
-    for agent in record.visited:
+    for agent in record.visited_agents:
         text = agent.instruction
         if not isinstance(text, str) or len(text) < LONG * 2:
             continue
@@ -545,12 +551,12 @@ def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
         # enough stands before the first variable
         if not variables or variables[0].start > EARLY * len(text):
             continue
-        behind = count(agent, text[variables[0].end :])
-        if behind >= LONG:
+        after = count(agent, text[variables[0].end :])
+        if after >= LONG:
             yield report(
                 "WEFT507",
                 Origin("field", "instruction", agent.name, variables[0].start, variables[0].end),
-                f"`{{{variables[0].name}}}` stands before {behind} tokens that never change",
+                f"`{{{variables[0].name}}}` stands before {after} tokens that never change",
                 "put what changes last: providers reuse a request up to its first changed byte",
             )
 
@@ -695,7 +701,7 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     keys = {*record.everywhere, *record.start.facts}
     keys |= {read.key for site in record.sites for read in site.reads if read.how != "input"}
     tools = {tool.name for agent in record.survey.agents for tool in agent.tools}
-    files, all_files = saved_names(record.survey.agents)
+    files, all_files = names_saved_by(record.survey.agents)
     all_tools = not any(agent.tool_sources for agent in record.survey.agents)
     declares = bool(record.start.facts)
     opaque = any(site.world.opaque for site in record.sites)

@@ -4,20 +4,19 @@ Artifacts are read by name too: what is read must be saved somewhere.
 """
 
 import ast
-import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, cast
 
-from weft.checker.agents import functions_in, used_by
+from weft.checker.agents import functions_in, uses_of_tool
 from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
 from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
-from weft.checker.sources import open_source, text_of
-from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
+from weft.checker.sources import cache_by_function, open_source, text_of
+from weft.checker.world import Fact, Read, Removal, Site, WalkRecord, World, Writer
 from weft.declare import Agent, Map, Parallel, Policy, Sequence, Step, Tool, template
 from weft.declare.agent import agents_of
 from weft.declare.changes import Drop
@@ -36,20 +35,20 @@ def read_of_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
             if read.how in ("tool", "callback") or (read.how == "policy" and read.optional):
                 yield from _any_turn(record, site, read)
             else:
-                yield from _read(record, site, read)
+                yield from _check_read(record, site, read)
 
 
-def _read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
+def _check_read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
     world = site.world
     fact = world.facts.get(read.key)
     if fact is None:
         yield from _missing(site, read)
         return
+    writers = _format_writers(fact.writers)
     sure = fact.must or fact.soft or read.guarded or read.optional
     if not sure and not world.opaque:
         if read.key in site.siblings:
-            yield _beside(site, read)
-        writers = _named(fact.writers)
+            yield _report_sibling(site, read)
         lacking = paths_without(record.survey.root, site.node, read.key)
         yield report(
             "WEFT106",
@@ -66,7 +65,7 @@ def _read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
             yield report(
                 "WEFT109",
                 read.origin,
-                f"{_what(read)} does not fit what {_named(fact.writers)} writes: {problem}",
+                f"{_what(read)} does not fit what {writers} writes: {problem}",
                 meant(*missing_field(fact.schema, read.path))
                 or "read a field that is there, or give the writer an output_schema that has it",
             )
@@ -139,7 +138,7 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
     if world.opaque or (read.guarded if routed else read.optional):
         return
     if read.key in site.siblings:
-        yield _beside(site, read)
+        yield _report_sibling(site, read)
         return
     keys = [*world.facts]
     known, near = few(keys) or "nothing", _inner_key(read, keys) or meant(read.key, keys)
@@ -165,7 +164,7 @@ def _inner_key(read: Read, keys: list[str]) -> str:
     return f"did you mean `{cased}`?" if cased else ""
 
 
-def _report_removed(read: Read, gone: Gone) -> Diagnostic:
+def _report_removed(read: Read, gone: Removal) -> Diagnostic:
     """A read of a key that was written and then removed."""
     if gone.by.kind == "gate":
         what = f"{_what(read)} is not kept while `{gone.by.name}` waits for its answer"
@@ -211,7 +210,7 @@ def _any_turn(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic
     )
 
 
-def _beside(site: Site, read: Read) -> Diagnostic:
+def _report_sibling(site: Site, read: Read) -> Diagnostic:
     return report(
         "WEFT111",
         read.origin,
@@ -252,7 +251,7 @@ def _what(read: Read) -> str:
     return f"`{{{name}}}`" if read.how == "template" else f"`{name}`"
 
 
-def _named(writers: Iterable[Writer]) -> str:
+def _format_writers(writers: Iterable[Writer]) -> str:
     return " and ".join(f"`{name}`" for name in dict.fromkeys(w.name for w in writers))
 
 
@@ -274,7 +273,7 @@ def parallel_writers(record: WalkRecord) -> Iterator[Diagnostic]:
         yield report(
             "WEFT110",
             writers[-1].origin,
-            f"`{key}` is written in two branches at once, by {_named(writers)}",
+            f"`{key}` is written in two branches at once, by {_format_writers(writers)}",
             "let each branch write a key of its own, and combine them afterwards",
         )
 
@@ -387,12 +386,12 @@ class _LostOutputs:
                 return False
         return (
             bool(speakers)
-            and key not in self._named
+            and key not in self._misnamed_keys
             and not close(key, self._missing_keys, cutoff=0.6)
         )
 
     @cached_property
-    def _named(self) -> set[str]:
+    def _misnamed_keys(self) -> set[str]:
         """The keys that a text names wrongly: that is said there."""
         return {key for key, _, _ in lookalike_keys(self._record)}
 
@@ -453,7 +452,7 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
     """An artifact that nothing saves, where one of nearly that name is saved."""
-    names, _ = saved_names(record.survey.agents)
+    names, _ = names_saved_by(record.survey.agents)
     if not names:
         return
     for agent in record.survey.agents:
@@ -483,33 +482,26 @@ def _differs(one: str, other: str) -> bool:
 _SAVES = "save_artifact"
 
 
-class Saved(NamedTuple):
+class SavedArtifacts(NamedTuple):
     """The names that a function saves artifacts under, and whether those are all."""
 
     names: frozenset[str] = frozenset()
     complete: bool = False
 
 
-def saved_names(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
+def names_saved_by(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
     """The names of artifacts that the code of these agents saves, and whether those are all."""
-    saves = [saved_by(function) for agent in agents for function in _functions_of(agent)]
+    saves = [artifacts_saved_by(function) for agent in agents for function in _functions_of(agent)]
     names = frozenset[str]().union(*(one.names for one in saves))
     return names, all(one.complete for one in saves)
 
 
-def saved_by(function: Callable[..., object]) -> Saved:
+@cache_by_function
+def artifacts_saved_by(function: Callable[..., object]) -> SavedArtifacts:
     """What one function saves; its source is read, nothing is run."""
-    try:
-        return _find_saves(function)
-    except TypeError:  # unhashable
-        return Saved()
-
-
-@functools.lru_cache(maxsize=1024)
-def _find_saves(function: Callable[..., object]) -> Saved:
     source = open_source(function)
     if source is None:
-        return Saved()
+        return SavedArtifacts()
     names = source.names()
     saved: set[str] = set()
     complete = True
@@ -523,7 +515,7 @@ def _find_saves(function: Callable[..., object]) -> Saved:
         complete = complete and text is not None
         if text is not None:
             saved.add(text.removeprefix("user:"))
-    return Saved(frozenset(saved), complete)
+    return SavedArtifacts(frozenset(saved), complete)
 
 
 def _functions_of(agent: Agent) -> Iterator[Callable[..., object]]:
@@ -581,7 +573,7 @@ def _may_act(tool: Tool) -> bool:
     if tool.effect == "pure":
         return False
     declared = tool.effect != "idempotent" or tool.confirm or tool.long_running
-    if declared or tool.writes or used_by(tool).writes:
+    if declared or tool.writes or uses_of_tool(tool).writes:
         return True
     first, *others = tool.name.lower().replace("-", "_").split("_")
     looks = first in _LOOKING or (bool(others) and others[-1] in _LOOKUPS)

@@ -155,7 +155,7 @@ def _next_turn(one: Diagnostic) -> Diagnostic:
 def _record(node: Node, keys: Iterable[str]) -> WalkRecord:
     world = World()
     for key in keys:
-        world = world.wrote(key, Writer("the application", Origin("config", key), "input"))
+        world = world.with_write(key, Writer("the application", Origin("config", key), "input"))
     return Walk(Survey(node)).run(world)
 
 
