@@ -69,7 +69,7 @@ EDITS = {
         (
             "    def visit_tap(self, node: Tap) -> str:\n",
             "    def visit_mark(self, node: Mark) -> str:\n"
-            '        return _call("Mark", quoted(node.key), quoted(node.text))\n\n'
+            '        return _call("Mark", quote_value(node.key), quote_value(node.text))\n\n'
             "    def visit_tap(self, node: Tap) -> str:\n",
         ),
     ],

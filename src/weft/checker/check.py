@@ -21,14 +21,14 @@ from weft.declare.hints import VERB_WORDS
 from weft.declare.visit import every_node, rebuild
 from weft.diagnostics import Diagnostic, Findings, Origin, Severity, report
 from weft.errors import UsageError, describe_kind
-from weft.misuse import close, explained
+from weft.misuse import explain_calls, find_near
 from weft.session.event import scope_of
 from weft.values import Json, JsonObject
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
-@explained("weft.check(agent)", words=VERB_WORDS)
+@explain_calls("weft.check(agent)", words=VERB_WORDS)
 def check(
     node: Node,
     /,
@@ -199,7 +199,7 @@ def _is_misspelt(key: str, site: Site) -> bool:
         if one.rstrip("0123456789") != key.rstrip("0123456789")
         and all(read.key != one for read in site.reads)
     ]
-    return bool(close(key, others, cutoff=0.8))
+    return bool(find_near(key, others, cutoff=0.8))
 
 
 # --- what a key and an instruction seem to be about

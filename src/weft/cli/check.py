@@ -32,7 +32,7 @@ from weft.codes import CODES
 from weft.declare import Node
 from weft.diagnostics import Diagnostic, safe
 from weft.errors import UsageError
-from weft.misuse import close
+from weft.misuse import find_near
 
 
 def check_command(options: CommandOptions) -> int:
@@ -273,7 +273,7 @@ def typed_keys(written: Iterable[str]) -> dict[str, object]:
         if key in keys:
             raise UsageError(f"`{key}` is given twice", where="--input", hint="give it once")
         if equals and name not in TYPES:
-            near = close(name, TYPES, cutoff=0.5)
+            near = find_near(name, TYPES, cutoff=0.5)
             raise UsageError(
                 f"`{name}` is no type that can be named here",
                 where=f"--input {key}",

@@ -22,7 +22,7 @@ from weft.declare.words import policy_from
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named
 from weft.errors import SessionError, UsageError
-from weft.misuse import close
+from weft.misuse import find_near
 from weft.replay.steps import (
     at_step,
     homes_of,
@@ -327,7 +327,7 @@ async def find_session(
 
 def nearest(what: str, name: str, names: list[str]) -> str:
     """A hint that lists the names there are, and the one that was perhaps meant."""
-    near = close(name, names, cutoff=0.6)
+    near = find_near(name, names, cutoff=0.6)
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     known = f"{what} there: {some}" if names else f"there are no {what} in it"
     return f"did you mean `{near[0]}`? {known}" if near else known

@@ -20,7 +20,7 @@ from typing import TypeGuard, cast
 import weft
 from weft.declare import Node
 from weft.errors import UsageError, WeftError, describe_kind
-from weft.misuse import close
+from weft.misuse import find_near
 
 _OURS = str(Path(weft.__file__).parent)
 
@@ -374,7 +374,7 @@ def _module_hint(missing: str) -> str:
 
 
 def _nearest(name: str, there: list[str], what: str, *, also: Iterable[str] = ()) -> str:
-    near = close(name, [*there, *also], cutoff=0.5)
+    near = find_near(name, [*there, *also], cutoff=0.5)
     listed = ", ".join(there[:8]) + (", ..." if len(there) > 8 else "")
     known = f"{what}s there: {listed}" if there else f"there is no {what} there"
     return f"did you mean `{near[0]}`? {known}" if near else known

@@ -14,7 +14,7 @@ from weft.cli.screen import moment, table_lines
 from weft.compiler.report import clip
 from weft.diagnostics import safe
 from weft.errors import UsageError
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.runtime.background import interrupt_session
 from weft.session import Store
 from weft.turns import TurnInfo, Turns, TurnStatus, open_turns
@@ -148,7 +148,7 @@ def _status(name: str | None) -> TurnStatus | None:
     raise UsageError(
         f"no turn is `{name}`",
         where="--status",
-        hint=f"{meant(name, known)}; one of {', '.join(known)}".removeprefix("; "),
+        hint=f"{suggest_names(name, known)}; one of {', '.join(known)}".removeprefix("; "),
     )
 
 

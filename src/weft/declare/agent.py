@@ -47,7 +47,7 @@ from weft.declare.config import (
     check_inputs,
     check_options,
 )
-from weft.declare.examples import Example, check_examples, fitted_examples
+from weft.declare.examples import Example, check_examples, fit_examples
 from weft.declare.functions import PassFunction, check_passes
 from weft.declare.hints import AGENT_VERBS, AGENT_WORDS, VERB_WORDS
 from weft.declare.policy import Policy, TokenBudget
@@ -55,7 +55,7 @@ from weft.declare.policy_parts import Label, When
 from weft.declare.tool import Tool, ToolSource, to_source
 from weft.declare.words import C
 from weft.errors import DeclarationError
-from weft.misuse import declared, explained
+from weft.misuse import explain_calls, explain_mistakes
 from weft.session.strand import Memo
 from weft.values import Json, JsonObject
 
@@ -146,7 +146,7 @@ if TYPE_CHECKING:
         deps_type: object
 
 
-@declared(
+@explain_mistakes(
     'Agent("name", instruction="...")',
     words=AGENT_WORDS,
     verbs=AGENT_VERBS,
@@ -282,18 +282,18 @@ class Agent(Composable, Generic[AnswerT]):
                 self._set(field_name, value)
         self._set("context", merge_view(self.name, self.context, self.include_contents))
         if self.examples:
-            self._set("examples", fitted_examples(self))
+            self._set("examples", fit_examples(self))
         # last: it needs fields that are normalised
         if self.sub_agents:
             _check_tree(self)
             self._check_flows()
 
-    @explained('agent.instruct("...")', words=VERB_WORDS)
+    @explain_calls('agent.instruct("...")', words=VERB_WORDS)
     def instruct(self, instruction: Instruction) -> Self:
         """Return a copy with this instruction."""
         return replace(self, instruction=instruction)
 
-    @explained('agent.describe("...")', words=VERB_WORDS)
+    @explain_calls('agent.describe("...")', words=VERB_WORDS)
     def describe(self, description: str) -> Self:
         """Return a copy with this description."""
         return replace(self, description=description)
@@ -302,7 +302,7 @@ class Agent(Composable, Generic[AnswerT]):
         """Return a copy with these tools added."""
         return replace(self, tools=(*self.tools, *cast("tuple[Tool, ...]", tools)))
 
-    @explained('agent.writes("key")', words=VERB_WORDS)
+    @explain_calls('agent.writes("key")', words=VERB_WORDS)
     def writes(self, key: str) -> Self:
         """Return a copy whose answer is stored under `key`."""
         return replace(self, output_key=key)
@@ -311,7 +311,7 @@ class Agent(Composable, Generic[AnswerT]):
     def returns(self, output_schema: type[T]) -> "Agent[T]": ...
     @overload
     def returns(self, output_schema: object) -> "Agent[Any]": ...
-    @explained("agent.returns(Schema)", words=VERB_WORDS)
+    @explain_calls("agent.returns(Schema)", words=VERB_WORDS)
     def returns(self, output_schema: object) -> "Agent[Any]":
         """Return a copy whose answer has this schema."""
         return replace(self, output_schema=output_schema)
@@ -331,7 +331,7 @@ class Agent(Composable, Generic[AnswerT]):
         state_items, limit = C.state(*keys), self.policy.limit
         return self.sees(replace(replace(self.policy, limit=None) + state_items, limit=limit))
 
-    @explained("agent.sees(C.window(5))", words=VERB_WORDS)
+    @explain_calls("agent.sees(C.window(5))", words=VERB_WORDS)
     def sees(self, policy: Policy) -> Self:
         """Return a copy that sees what the policy lets through."""
         return replace(self, context=policy, include_contents=None)

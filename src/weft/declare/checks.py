@@ -35,7 +35,7 @@ from weft.declare.tool import RESERVED, Tool, to_tools
 from weft.declare.words import C
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
-from weft.misuse import close, hint_at_call
+from weft.misuse import find_near, hint_at_call
 from weft.values import compact, has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -400,7 +400,7 @@ def check_allow(agent: str, field: str, codes: object) -> tuple[str, ...]:
     checked: list[str] = []
     for code in cast("Iterable[object]", listed):
         if not isinstance(code, str) or code not in CODES:
-            near = close(str(code), CODES, cutoff=0.6)
+            near = find_near(str(code), CODES, cutoff=0.6)
             raise wrong(
                 agent,
                 field,

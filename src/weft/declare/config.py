@@ -27,7 +27,7 @@ from weft.declare.hints import CONFIG_WORDS
 from weft.declare.policy import Policy
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import expected, validator
-from weft.misuse import DeclaredStruct, close, declared
+from weft.misuse import DeclaredStruct, explain_mistakes, find_near
 from weft.session.store import Busy
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
 
@@ -104,7 +104,7 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
         if canonical not in OPTIONS:
             # `maxOutputTokens`, as some providers write it, is near to our name for it
             spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower()
-            near = close(spelled, [*OPTIONS, *ALIASES], cutoff=0.5)
+            near = find_near(spelled, [*OPTIONS, *ALIASES], cutoff=0.5)
             hint = f"valid: {', '.join(OPTIONS)}"
             if name in ("max_steps", "tools", "model", "instruction", "output_schema"):
                 hint = f'write Agent("name", {name}=...): it belongs to the agent'
@@ -170,7 +170,7 @@ def _wrong_thinking(value: JsonObject) -> str | None:
         if setting is None:  # it takes away what a layer below says
             continue
         if name not in Thinking.__struct_fields__:
-            near = close(name, Thinking.__struct_fields__, cutoff=0.6)
+            near = find_near(name, Thinking.__struct_fields__, cutoff=0.6)
             meant = f"; did you mean `{near[0]}`?" if near else ""
             return f"`{name}` says nothing about thinking{meant}"
         if name == "effort" and setting not in EFFORTS:
@@ -183,7 +183,7 @@ def _wrong_thinking(value: JsonObject) -> str | None:
     return None
 
 
-@declared('Thinking(effort="low")', words={"budget_tokens": "budget", "level": "effort"})
+@explain_mistakes('Thinking(effort="low")', words={"budget_tokens": "budget", "level": "effort"})
 class Thinking(DeclaredStruct, frozen=True, kw_only=True):
     """How a model is to think before it answers, in one spelling for all providers.
 
@@ -243,7 +243,7 @@ def overlay(base: Mapping[str, Json], over: Mapping[str, Json]) -> JsonObject:
 _HINT = "write RunBudget(tokens=200_000, steps=40, seconds=120, money=0.50), or some of these"
 
 
-@declared("RunBudget(tokens=200_000, money=0.50)")
+@explain_mistakes("RunBudget(tokens=200_000, money=0.50)")
 class RunBudget(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The most that a run may spend: tokens, model calls, seconds, US dollars.
 
@@ -279,7 +279,7 @@ class RunBudget(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
                 )
 
 
-@declared(
+@explain_mistakes(
     "RunConfig(max_llm_calls=50)",
     words=CONFIG_WORDS,
     change="write config = msgspec.structs.replace(config, {field}=...), which returns a copy",
@@ -399,7 +399,7 @@ _PER_RUN = ("stream", "busy")
 _USUAL = RunConfig()
 
 
-def run_over(shared: RunConfig, own: RunConfig) -> RunConfig:
+def overlay_config(shared: RunConfig, own: RunConfig) -> RunConfig:
     """The config of one run over what all runs share: its own options win, option by option.
 
     An option that the run leaves at its default is the shared one. The same object comes back

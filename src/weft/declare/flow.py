@@ -32,7 +32,7 @@ from weft.declare.nodes import (
 )
 from weft.declare.route import Gate, Route
 from weft.errors import DeclarationError
-from weft.misuse import ByFields, explained
+from weft.misuse import ByFields, explain_calls
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -181,13 +181,13 @@ class While(_Condition):
     word = "while_"
 
 
-@explained('until(lambda state: state["score"] > 0.8, max=3)', words=FLOW_WORDS)
+@explain_calls('until(lambda state: state["score"] > 0.8, max=3)', words=FLOW_WORDS)
 def until(predicate: StateFunction, *, max: int = 10) -> Until:
     """End a loop when the predicate, sync or async, says so, or after `max` rounds."""
     return Until(predicate, max)
 
 
-@explained('while_(lambda state: state["left"] > 0, max=3)', words=FLOW_WORDS)
+@explain_calls('while_(lambda state: state["left"] > 0, max=3)', words=FLOW_WORDS)
 def while_(predicate: StateFunction, *, max: int = 10) -> While:
     """Begin a round only while the predicate, sync or async, holds, and `max` rounds at most."""
     return While(predicate, max)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast, final
 from weft.declare.hints import CHOICES_ELSEWHERE
 from weft.errors import DeclarationError, UsageError
 from weft.jsonschema import shorten
-from weft.misuse import close
+from weft.misuse import find_near
 
 StateFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function of the state. Any, not Json: `state["score"] > 0.8` is to need no narrowing."""
@@ -24,7 +24,7 @@ class Foreign:
 
     `functions` are read by the checker, each as a function of the argument named `context`; where
     `opaque`, they may do anything. `call` runs them with Weft's own arguments. Without it they are
-    looked at only, and a run that would come to them is refused before it begins.
+    looked at only, and a run that would come to them is code_refusal before it begins.
     """
 
     __slots__ = ("__name__", "call", "context", "functions", "opaque", "what")
@@ -49,14 +49,14 @@ class Foreign:
     def __call__(self, *args: object, **named: object) -> object:
         """Run it, or refuse to."""
         if self.call is None:
-            raise refused([self])
+            raise code_refusal([self])
         return self.call(*args, **named)
 
     def __repr__(self) -> str:
         return f"<{self.what}>"
 
 
-def refused(code: Iterable[Foreign]) -> UsageError:
+def code_refusal(code: Iterable[Foreign]) -> UsageError:
     """The error for code that cannot be run here, each by where it stands."""
     several = [*dict.fromkeys(f"{one.what} ({one.__name__})" for one in code)]
     return UsageError(
@@ -137,7 +137,7 @@ def check_choice(owner: str, name: str, value: object, choices: object) -> None:
     """Refuse a string option that is not one of its choices."""
     valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
     if value not in valid:
-        near = close(str(value).lower(), valid, cutoff=0.4)
+        near = find_near(str(value).lower(), valid, cutoff=0.4)
         options = ", ".join(repr(choice) for choice in valid)
         word = re.sub(r"[\s-]+", "_", str(value).lower())
         hint = CHOICES_ELSEWHERE.get(f"{name}.{word}") or (

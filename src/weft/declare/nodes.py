@@ -29,7 +29,7 @@ from weft.declare.hints import FLOW_WORDS
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
-from weft.misuse import ByFields, explained, hint_at_call
+from weft.misuse import ByFields, explain_calls, hint_at_call
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -237,7 +237,7 @@ class Race(ByFields, Composable):
         return self.branches
 
 
-@explained("race(quick, thorough)", words=FLOW_WORDS)
+@explain_calls("race(quick, thorough)", words=FLOW_WORDS)
 def race(
     *branches: "Node | StateFunction",
     name: str = "race",
@@ -314,7 +314,7 @@ class Timeout(ByFields, Composable):
         return (self.body,)
 
 
-@explained("timeout(agent, 30)", words=FLOW_WORDS)
+@explain_calls("timeout(agent, 30)", words=FLOW_WORDS)
 def timeout(
     body: "Node | StateFunction",
     seconds: float,
@@ -370,7 +370,7 @@ class Tap(ByFields, Composable):
         check_function(self.function, f"tap({own})")
 
 
-@explained("tap(function)", words=FLOW_WORDS)
+@explain_calls("tap(function)", words=FLOW_WORDS)
 def tap(function: StateFunction, *, name: str | None = None, description: str = "") -> Tap:
     """Look at the state in passing: to log it, to count, to show."""
     return Tap(function, name=name, description=description)
@@ -410,7 +410,7 @@ class Expect(ByFields, Composable):
             )
 
 
-@explained('expect(lambda state: state["paid"], "the invoice is not paid")', words=FLOW_WORDS)
+@explain_calls('expect(lambda state: state["paid"], "the invoice is not paid")', words=FLOW_WORDS)
 def expect(
     predicate: StateFunction,
     message: str = "the expectation does not hold",

@@ -22,7 +22,7 @@ from weft.declare.custom import CustomAgent
 from weft.declare.flow import Fallback, Flow, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
 from weft.declare.nodes import Expect, Map, Race, Step, Tap, Timeout
-from weft.declare.route import Case, Gate, Route, quoted, spell_options
+from weft.declare.route import Case, Gate, Route, quote_value, spell_options
 from weft.declare.template import parse
 
 T = TypeVar("T")
@@ -458,7 +458,7 @@ class _FlowText(Visitor[str]):
     def visit_parallel(self, node: Parallel) -> str:
         if node.on_error == "cancel":
             return self._join_children(node, " | ")
-        return self._join_children(node, " | ", f"on_error={quoted(node.on_error)}")
+        return self._join_children(node, " | ", f"on_error={quote_value(node.on_error)}")
 
     def visit_fallback(self, node: Fallback) -> str:
         return self._join_children(node, " // ")
@@ -492,32 +492,38 @@ class _FlowText(Visitor[str]):
     def visit_route(self, node: Route) -> str:
         pieces = [node.head]
         for case in node.cases:
-            what = quoted(case.value) if case.predicate is None else name_of(case.predicate)
+            what = quote_value(case.value) if case.predicate is None else name_of(case.predicate)
             pieces.append(_call(case.op, what, self.visit(case.node)))
         if node.default is not None:
             pieces.append(_call("otherwise", self.visit(node.default)))
         return ".".join(pieces)
 
     def visit_map(self, node: Map) -> str:
-        arguments = [quoted(node.items), self.visit(node.body), f"into={quoted(node.into)}"]
+        arguments = [
+            quote_value(node.items),
+            self.visit(node.body),
+            f"into={quote_value(node.into)}",
+        ]
         if node.item != "item":
-            arguments.append(f"item={quoted(node.item)}")
+            arguments.append(f"item={quote_value(node.item)}")
         if node.concurrency != 4:
             arguments.append(f"concurrency={node.concurrency}")
         if node.on_error != "cancel":
-            arguments.append(f"on_error={quoted(node.on_error)}")
+            arguments.append(f"on_error={quote_value(node.on_error)}")
         return _call("Map", *arguments, *spell_options(node))
 
     def visit_gate(self, node: Gate) -> str:
-        arguments = [quoted(node.name)]
+        arguments = [quote_value(node.name)]
         if node.question:
-            arguments.append(f"question={quoted(node.question)}")
+            arguments.append(f"question={quote_value(node.question)}")
         if node.key != node.name:
-            arguments.append(f"key={quoted(node.key)}")
+            arguments.append(f"key={quote_value(node.key)}")
         if node.choices:
-            arguments.append(f"choices=[{', '.join(quoted(choice) for choice in node.choices)}]")
+            arguments.append(
+                f"choices=[{', '.join(quote_value(choice) for choice in node.choices)}]"
+            )
         if node.description:
-            arguments.append(f"description={quoted(node.description)}")
+            arguments.append(f"description={quote_value(node.description)}")
         return _call("Gate", *arguments)
 
     def visit_race(self, node: Race) -> str:
@@ -530,13 +536,15 @@ class _FlowText(Visitor[str]):
         function = name_of(node.function)
         arguments = [function]
         if node.name not in (function, "tap"):
-            arguments.append(f"name={quoted(node.name)}")
+            arguments.append(f"name={quote_value(node.name)}")
         if node.description:
-            arguments.append(f"description={quoted(node.description)}")
+            arguments.append(f"description={quote_value(node.description)}")
         return _call("tap", *arguments)
 
     def visit_expect(self, node: Expect) -> str:
-        return _call("expect", name_of(node.predicate), quoted(node.message), *spell_options(node))
+        return _call(
+            "expect", name_of(node.predicate), quote_value(node.message), *spell_options(node)
+        )
 
 
 _flow_text = _FlowText()

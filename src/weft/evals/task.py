@@ -19,7 +19,7 @@ from weft.compiler.report import block_text
 from weft.declare import CallbackContext, Node, RunBudget, RunConfig
 from weft.errors import RunError, UsageError
 from weft.ir import Block, Prompt, ResultBlock
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.runtime.costs import cost_of, is_priced
 from weft.runtime.result import Result, total_usage
 from weft.runtime.runner import Runner
@@ -168,7 +168,7 @@ def _conversation(inputs: Mapping[str, object]) -> CaseInputs:
         raise UsageError(
             f"inputs have no `{unknown}`",
             where="inputs",
-            hint=meant(unknown, _FIELDS) or f"there are {', '.join(_FIELDS)}",
+            hint=suggest_names(unknown, _FIELDS) or f"there are {', '.join(_FIELDS)}",
         )
     if ("message" in inputs) == ("messages" in inputs):
         raise UsageError(

@@ -20,7 +20,7 @@ from weft.compiler.report import clip, preview
 from weft.declare import Agent, Node
 from weft.declare.compose import Composable
 from weft.declare.functions import name_of
-from weft.declare.route import OTHERWISE, quoted
+from weft.declare.route import OTHERWISE, quote_value
 from weft.declare.visit import Visitor, show
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.graph.model import (
@@ -158,7 +158,7 @@ class _Builder(Visitor[Member]):
         if node.question:
             notes.append(f"asks {node.question}")
         if node.choices:
-            notes.append(f"one of {', '.join(quoted(choice) for choice in node.choices)}")
+            notes.append(f"one of {', '.join(quote_value(choice) for choice in node.choices)}")
         writes = [(node.key, Origin("field", "key", node.name))]
         return self._vertex(node, _BoxContent("gate", f"gate {node.name}", tuple(notes), writes))
 

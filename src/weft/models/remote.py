@@ -16,7 +16,7 @@ from weft.dialects import wire_name
 from weft.dialects.facts import near_names
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.models import Model
 from weft.models.clients import carrier_for, client_keys
 from weft.models.http import Carrier, Reading, Sending, Timeouts, require_answer, timeouts_of
@@ -51,7 +51,7 @@ class Remote:
 
     def __init_subclass__(cls) -> None:
         # a wrong option is explained by those that there are: each class lists them by name
-        right = explained(f'{cls.__name__}("NAME")')
+        right = explain_calls(f'{cls.__name__}("NAME")')
         type.__setattr__(cls, "__init__", right(cast("Callable[..., None]", cls.__init__)))
 
     def __init__(

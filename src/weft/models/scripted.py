@@ -18,7 +18,7 @@ from weft.dialects.strict import RequestChecker
 from weft.errors import DeclarationError, ScriptExhausted, SessionError, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.ir.prompt import show_block
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.session import Usage
 from weft.values import Json, JsonObject, compact, require_object
 
@@ -141,7 +141,7 @@ class ScriptedModel:
     it stays as it was sent as long as nobody changes a turn in place.
     """
 
-    @explained('ScriptedModel(["an answer", call("tool", x=1)])')
+    @explain_calls('ScriptedModel(["an answer", call("tool", x=1)])')
     def __init__(
         self,
         script: Sequence[Entry] | Mapping[str, Sequence[Entry]],

@@ -20,7 +20,7 @@ import msgspec
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.dialects.wire import object_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
-from weft.misuse import close
+from weft.misuse import find_near
 from weft.recordings.accounting import require_accounted, require_tools_called
 from weft.recordings.coding import (
     TranscriptLine,
@@ -680,7 +680,7 @@ def require_format(format: str | None) -> None:
     """Refuse a format that there is not."""
     if format is None or format in FORMATS:
         return
-    near = close(str(format), FORMATS, cutoff=0.4)
+    near = find_near(str(format), FORMATS, cutoff=0.4)
     known = ", ".join(sorted(FORMATS))
     raise UsageError(
         f"{format!r} is no format of recordings",

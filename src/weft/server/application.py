@@ -24,7 +24,7 @@ from weft import __version__
 from weft.declare import MemorySearch, Node, RunConfig
 from weft.errors import UsageError, describe_kind
 from weft.inspector.sources import SessionSource
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.runtime import Runner
 from weft.server import adk, openai, openai_conversations, sessions, watching
 from weft.server.access import (
@@ -164,7 +164,7 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-@explained('app(agent, store="sqlite:///weft.db")', words=_WORDS)
+@explain_calls('app(agent, store="sqlite:///weft.db")', words=_WORDS)
 def app(
     *served: Node | Runner,
     store: str | Store = "memory://",

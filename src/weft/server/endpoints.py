@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.runtime import Runner
 from weft.server.access import Identity, headers_of, inner_path, too_large
 from weft.server.problems import Problem, invalid, problem_of, require_user
@@ -255,7 +255,7 @@ def _known_fields(message: str, kind: type[object]) -> str:
     if "unknown field" not in message:
         return all_of_them
     unknown = message.rpartition("field `")[2].rstrip("`")
-    return meant(unknown, names) or all_of_them
+    return suggest_names(unknown, names) or all_of_them
 
 
 def whole_number(text: str) -> int | None:

@@ -8,7 +8,7 @@ from functools import partial
 
 from starlette.responses import Response
 
-from weft.misuse import few
+from weft.misuse import join_few
 from weft.runtime.metrics import MEDIA_TYPE, Metrics
 from weft.server.endpoints import Answer, Call, Endpoint, respond
 from weft.server.problems import Problem, problem_of
@@ -48,7 +48,7 @@ async def require_ready(served: Served) -> None:
         raise Problem(
             503,
             "no-worker",
-            f"no worker serves {few(without)}: turns wait until one does",
+            f"no worker serves {join_few(without)}: turns wait until one does",
             hint="start one: weft worker TARGET --store ADDRESS",
             members={"apps": [*without]},
         )

@@ -24,7 +24,7 @@ from weft.dialects import facts_for, wire_name
 from weft.errors import DeclarationError, SessionError, UnrecordedRequest, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.late import late_pattern
-from weft.misuse import close, explained
+from weft.misuse import explain_calls, find_near
 from weft.models import Model
 from weft.models.registry import model_for
 from weft.models.services import environment_keys
@@ -72,7 +72,7 @@ class RecordedModel:
     Commit it with the test. Errors that a model raises are not recorded.
     """
 
-    @explained('RecordedModel("local", "tests/trip.jsonl")')
+    @explain_calls('RecordedModel("local", "tests/trip.jsonl")')
     def __init__(
         self,
         model: str | Model,
@@ -82,7 +82,7 @@ class RecordedModel:
         secrets: Iterable[str] = ("secrets",),
     ) -> None:
         if mode not in _MODES:
-            near = close(str(mode), _MODES, cutoff=0.3)
+            near = find_near(str(mode), _MODES, cutoff=0.3)
             raise DeclarationError(
                 f"{mode!r} is not a mode",
                 where="RecordedModel.mode",

@@ -35,7 +35,7 @@ import msgspec
 from weft.declare.context import ToolContext
 from weft.declare.tool import Tool, tool
 from weft.errors import DeclarationError, UsageError
-from weft.misuse import declared
+from weft.misuse import explain_mistakes
 from weft.tools.code import (
     DEEPEST,
     FLOOD,
@@ -61,7 +61,7 @@ _GRACE = 5.0
 _WORDS = {"network": "there is no network; give the agent a tool that fetches", "file_size": "disk"}
 
 
-@declared("CPythonTool(seconds=10, memory=256)", words=_WORDS)
+@explain_mistakes("CPythonTool(seconds=10, memory=256)", words=_WORDS)
 @dataclass(frozen=True, kw_only=True)
 class CPythonTool:
     """A tool that runs full Python: `Agent("analyst", tools=[CPythonTool()])`.

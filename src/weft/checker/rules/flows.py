@@ -34,12 +34,12 @@ from weft.declare import (
     Timeout,
 )
 from weft.declare.agent import agents_of, children, find_path, walk_nodes, walk_tree
-from weft.declare.route import Case, Comparison, Incomparable, holds, quoted, same
+from weft.declare.route import Case, Comparison, Incomparable, holds, quote_value, same
 from weft.declare.template import spell_path
 from weft.declare.visit import DefaultVisitor, every_node, show
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.late import late_pattern
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.values import Json, JsonObject
 
 
@@ -103,7 +103,7 @@ def _feigned_exits(loop: Loop) -> Iterator[Diagnostic]:
 def _misspelt_key(keys: Iterable[str], written: Iterable[str]) -> str:
     """A hint with the key that is written in the loop, where the one asked for is misspelt."""
     known = [*written]
-    return next((hint for key in sorted(keys) if (hint := meant(key, known))), "")
+    return next((hint for key in sorted(keys) if (hint := suggest_names(key, known))), "")
 
 
 def _touched_keys(body: Node) -> set[str]:
@@ -357,7 +357,7 @@ def _check_against_values(
     node: Route, case: Case, fact: Fact, values: list[Json]
 ) -> Iterator[Diagnostic]:
     """A case against the values that there can be."""
-    named = ", ".join(quoted(value) for value in values)
+    named = ", ".join(quote_value(value) for value in values)
     who = f"`{fact.writers[-1].name}` writes one of {named}"
     if case.op in ("eq", "ne"):
         if any(same(case.value, value) for value in values):
@@ -366,7 +366,7 @@ def _check_against_values(
             "WEFT403",
             _place(node, case),
             f"{case.label} {'never' if case.op == 'eq' else 'always'} holds: {who}",
-            meant(str(case.value), map(str, values), quote='"') or "use one of those",
+            suggest_names(str(case.value), map(str, values), quote='"') or "use one of those",
         )
         return
     answers: set[bool] = set()
@@ -381,19 +381,19 @@ def _check_against_values(
             "WEFT403",
             _place(node, case),
             f"{case.label} never holds: {who}",
-            meant(str(case.value), map(str, values), quote='"') or "use one of those",
+            suggest_names(str(case.value), map(str, values), quote='"') or "use one of those",
         )
 
 
 def _element(node: Route, case: Case, fact: Fact, items: list[Json]) -> Iterator[Diagnostic]:
     """A case against the values that the elements of a list can have."""
     if not any(same(case.value, one) for one in items):
-        named = ", ".join(quoted(one) for one in items)
+        named = ", ".join(quote_value(one) for one in items)
         yield report(
             "WEFT403",
             _place(node, case),
             f"{case.label} never holds: `{fact.writers[-1].name}` writes a list of {named}",
-            meant(str(case.value), map(str, items), quote='"') or "use one of those",
+            suggest_names(str(case.value), map(str, items), quote='"') or "use one of those",
         )
 
 
@@ -439,12 +439,13 @@ def _check_against_bounds(
         (shape.get("maximum"), "at most", _OVER.get(case.op)),
         (shape.get("minimum"), "at least", _UNDER.get(case.op)),
     ]
+    writer = fact.writers[-1].name
     for end, how, beyond in ends:
         if beyond is not None and _kind(end) == "number" and holds(beyond, value, end):
             yield report(
                 "WEFT403",
                 _place(node, case),
-                f"{case.label} never holds: `{fact.writers[-1].name}` writes {how} {quoted(end)}",
+                f"{case.label} never holds: `{writer}` writes {how} {quote_value(end)}",
                 "use a number that there can be",
             )
 
@@ -487,7 +488,7 @@ def uncovered_value(record: WalkRecord) -> Iterator[Diagnostic]:
         if values is None:
             values = [*_numbers_to_try(node.cases, shape)]
         uncovered = [
-            quoted(one) for one in values if not any(_fits(case, one) for case in node.cases)
+            quote_value(one) for one in values if not any(_fits(case, one) for case in node.cases)
         ]
         if any(may_lack(fact.schema, read.path) for read in route_reads(node)):
             uncovered.append("nothing")
@@ -611,7 +612,8 @@ def vain_comparison(record: WalkRecord) -> Iterator[Diagnostic]:
                         "WEFT403",
                         read.origin,
                         f"{_spell_comparison(one)} {vain.outcome} holds: {who}",
-                        meant(named, vain.names, quote='"') or "compare with what it writes",
+                        suggest_names(named, vain.names, quote='"')
+                        or "compare with what it writes",
                     )
 
 
@@ -633,7 +635,7 @@ def _in_vain(one: KeyComparison, shape: JsonObject | None) -> _Vain | None:
         if any(value == other for value in one.values for other in there):
             return None
         kind = "a list of" if one.operator == "contains" else "one of"
-        named = ", ".join(quoted(value) for value in listed)
+        named = ", ".join(quote_value(value) for value in listed)
         return _Vain(outcome, f"{kind} {named}", [str(value) for value in listed])
     if one.operator == "contains":
         words = values_of(shape)
@@ -644,7 +646,7 @@ def _in_vain(one: KeyComparison, shape: JsonObject | None) -> _Vain | None:
             str(value) in text for value in one.values for text in (*texts, *map(str, one.spare))
         ):
             return None
-        return _Vain(outcome, f"one of {', '.join(map(quoted, texts))}", texts)
+        return _Vain(outcome, f"one of {', '.join(map(quote_value, texts))}", texts)
     kind = kind_of(shape)
     wanted = {_kind(value) for value in (*one.values, *one.spare)}
     plain = "number" if kind == "integer" else kind
@@ -658,7 +660,7 @@ def _in_vain(one: KeyComparison, shape: JsonObject | None) -> _Vain | None:
 def _spell_comparison(one: KeyComparison) -> str:
     """The comparison as its author wrote it, or nearly so."""
     name = spell_path(one.key, one.path)
-    values = ", ".join(quoted(value) for value in one.values)
+    values = ", ".join(quote_value(value) for value in one.values)
     match one.operator:
         case "eq":
             return f"`{name} == {values}`"

@@ -39,7 +39,7 @@ from weft.dialects.facts import dialect_named, facts_for, require_model_name
 from weft.dialects.legality import is_model_taken
 from weft.errors import BudgetExceeded, UsageError, WeftError, with_article
 from weft.late import late_pattern
-from weft.misuse import close, few, meant
+from weft.misuse import find_near, join_few, suggest_names
 from weft.tokens import counter_for
 from weft.values import compact
 
@@ -244,17 +244,17 @@ def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def _unknown(name: str, names: set[str], place: Origin) -> Diagnostic:
-    known = few(names)
+    known = join_few(names)
     return report(
         "WEFT209",
         place,
         f"the policy names the agent `{name}`, and there is none; there are: {known}",
-        meant(name, names) or "name an agent of the flow",
+        suggest_names(name, names) or "name an agent of the flow",
     )
 
 
 def _near(name: str, names: set[str]) -> bool:
-    return bool(close(name, names, cutoff=0.75))
+    return bool(find_near(name, names, cutoff=0.75))
 
 
 def _agents_named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
@@ -335,12 +335,12 @@ def missing_function(record: WalkRecord) -> Iterator[Diagnostic]:
                 # what a toolset answers is known when it is asked
                 if name in names or agent.tool_sources:
                     continue
-                others = few(one for one in names if one != tool.name) or "none"
+                others = join_few(one for one in names if one != tool.name) or "none"
                 yield report(
                     "WEFT304",
                     Origin("tool", tool.name, agent.name),
                     f"its code is to call `{name}`, which is not a tool of `{agent.name}`",
-                    meant(name, names) or f"give the agent that tool; it has: {others}",
+                    suggest_names(name, names) or f"give the agent that tool; it has: {others}",
                 )
 
 
@@ -434,7 +434,7 @@ def _missing_tool(agent: Agent, name: str, match: re.Match[str]) -> Diagnostic:
         Origin("field", "instruction", agent.name, match.start(), match.end()),
         f"`{agent.name}` is told to call `{name}`, and has no such tool"
         + (f"; its tools are: {', '.join(own)}" if own else ""),
-        meant(name, own) or add,
+        suggest_names(name, own) or add,
         severity=Severity.INFO if name != _EXIT and _CODE.search(match.string) else None,
     )
 
@@ -763,7 +763,7 @@ def _misspelt(name: str, names: Collection[str]) -> str:
     others = [one for one in names if one.rstrip("0123456789") != bare]
     # two letters exchanged
     swapped = [one for one in others if sorted(one) == sorted(name) and one != name]
-    return next(iter((*scoped, *swapped, *close(name, others, cutoff=0.75))), "")
+    return next(iter((*scoped, *swapped, *find_near(name, others, cutoff=0.75))), "")
 
 
 def _labels(record: WalkRecord, site: Site, key: str) -> frozenset[str]:

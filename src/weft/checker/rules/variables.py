@@ -24,7 +24,7 @@ from weft.declare.checks import CALLBACKS
 from weft.declare.policy_parts import ArtifactText, When
 from weft.declare.template import spell_path
 from weft.diagnostics import Diagnostic, Origin, Severity, report
-from weft.misuse import close, few, is_slip, meant
+from weft.misuse import find_near, is_slip, join_few, suggest_names
 from weft.session.event import scope_of
 
 
@@ -66,7 +66,7 @@ def _check_read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnost
                 "WEFT109",
                 read.origin,
                 f"{_what(read)} does not fit what {writers} writes: {problem}",
-                meant(*missing_field(fact.schema, read.path))
+                suggest_names(*missing_field(fact.schema, read.path))
                 or "read a field that is there, or give the writer an output_schema that has it",
             )
 
@@ -141,7 +141,10 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
         yield _report_sibling(site, read)
         return
     keys = [*world.facts]
-    known, near = few(keys) or "nothing", _inner_key(read, keys) or meant(read.key, keys)
+    known, near = (
+        join_few(keys) or "nothing",
+        _inner_key(read, keys) or suggest_names(read.key, keys),
+    )
     yield report(
         "WEFT108" if routed else "WEFT105",
         read.origin,
@@ -190,7 +193,7 @@ def _severity(read: Read, world: World) -> Severity | None:
     """The severity: a key that another run may have stored is not an error, unless misspelt."""
     # another session may have stored it
     if scope_of(read.key) in ("app", "user"):
-        near = close(read.key, world.facts, cutoff=0.85)
+        near = find_near(read.key, world.facts, cutoff=0.85)
         return Severity.WARNING if near else Severity.INFO
     return Severity.WARNING if read.optional else None
 
@@ -206,7 +209,7 @@ def _any_turn(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic
         "WEFT105",
         read.origin,
         f"{_reads(read) if read.how == 'policy' else words}, and nobody writes it",
-        meant(read.key, record.everywhere) or _hint(read),
+        suggest_names(read.key, record.everywhere) or _hint(read),
     )
 
 
@@ -387,7 +390,7 @@ class _LostOutputs:
         return (
             bool(speakers)
             and key not in self._misnamed_keys
-            and not close(key, self._missing_keys, cutoff=0.6)
+            and not find_near(key, self._missing_keys, cutoff=0.6)
         )
 
     @cached_property
@@ -460,7 +463,7 @@ def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
             bare = name.removeprefix("user:")
             if bare in names:
                 continue
-            near = close(bare, [one for one in names if _differs(one, bare)], cutoff=0.65)
+            near = find_near(bare, [one for one in names if _differs(one, bare)], cutoff=0.65)
             if near:
                 yield report(
                     "WEFT115",

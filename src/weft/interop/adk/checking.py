@@ -19,7 +19,7 @@ from weft.declare.agent import children
 from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.interop.adk.agents import CALLBACKS, Imported, imported
-from weft.misuse import few
+from weft.misuse import join_few
 
 FIELDS = {
     **{ours: theirs for theirs, ours in CALLBACKS.items()},
@@ -99,7 +99,7 @@ def _by_cause(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     merged: list[Diagnostic] = []
     for cause, one in first.items():
         more = [at for at in others.get(cause, ()) if at != str(one.origin)]
-        words = f"{one.message}; also at {few(more)}" if more else one.message
+        words = f"{one.message}; also at {join_few(more)}" if more else one.message
         merged.append(msgspec.structs.replace(one, message=words))
     return merged
 
