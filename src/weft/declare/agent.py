@@ -33,10 +33,10 @@ from weft.declare.checks import (
     check_steps,
     check_text,
     check_tools,
+    field_error,
     merge_view,
     one_of,
     optional,
-    wrong,
 )
 from weft.declare.compose import Composable
 from weft.declare.config import (
@@ -323,7 +323,9 @@ class Agent(Composable, Generic[AnswerT]):
     def __matmul__(self, schema: object) -> "Agent[Any]":
         """The same as `returns`: `agent @ Invoice`."""
         if schema is None:
-            raise wrong(self.name, "output_schema", "None is not a schema", "write agent @ Schema")
+            raise field_error(
+                self.name, "output_schema", "None is not a schema", "write agent @ Schema"
+            )
         return self.returns(schema)
 
     def reads(self, *keys: str) -> Self:
@@ -423,7 +425,7 @@ class _AnsweringAgent(types.GenericAlias):
         # the brackets promise a type that the agent would not answer with
         if agent.output_schema is None and answer not in (str, Any, object):
             spelling = getattr(answer, "__name__", str(answer))
-            raise wrong(
+            raise field_error(
                 agent.name,
                 "output_schema",
                 f"Agent[{spelling}](...) has no schema: what is in brackets is for type checkers",
@@ -476,7 +478,7 @@ def children(node: "Node") -> "tuple[Node, ...]":
     return () if isinstance(node, Agent) else node.children
 
 
-def below(node: "Node") -> "tuple[Node, ...]":
+def nodes_below(node: "Node") -> "tuple[Node, ...]":
     """All nodes directly below a node: those it runs, or those it may hand over to."""
     return node.sub_agents if isinstance(node, Agent) else node.children
 
@@ -494,7 +496,7 @@ def nodes_of(node: "Node") -> "Iterator[Node]":
             continue
         seen.add(id(current))
         yield current
-        waiting.extend(reversed(below(current)))
+        waiting.extend(reversed(nodes_below(current)))
 
 
 def walk_nodes(node: "Node") -> "list[tuple[Node, Node | None]]":

@@ -15,7 +15,7 @@ import msgspec
 
 from weft import schema
 from weft.declare import template
-from weft.declare.checks import check_schema, wrong
+from weft.declare.checks import check_schema, field_error
 from weft.declare.functions import (
     PassFunction,
     check_choice,
@@ -430,7 +430,7 @@ ANYTHING: tuple[object, ...] = (None, object)
 """What stands for "of any type" where a type may stand."""
 
 
-class Lack(msgspec.Struct, frozen=True):
+class MissingInput(msgspec.Struct, frozen=True):
     """An input that is not as it was declared: its key, what is wrong, and what to give."""
 
     key: str
@@ -449,12 +449,12 @@ def check_inputs(owner: str, field: str, declared: object) -> dict[str, object]:
     """The inputs as a dict of their own; names alone are inputs of any type."""
     example = f'write {field}={{"topic": str}}'
     if isinstance(declared, str) or not isinstance(declared, Iterable):
-        raise wrong(owner, field, f"{declared!r} names no state keys", example)
+        raise field_error(owner, field, f"{declared!r} names no state keys", example)
     inputs: dict[str, object] = {}
     for key in cast("Iterable[object]", declared):
         require_state_key(key, where=f"{owner}.{field}", example=example)
         if not isinstance(key, str) or not _is_key(key):
-            raise wrong(owner, field, f"{key!r} is not a state key", example)
+            raise field_error(owner, field, f"{key!r} is not a state key", example)
         if isinstance(declared, Mapping):
             inputs[key] = cast("Mapping[str, object]", declared)[key]
         else:
@@ -485,7 +485,9 @@ def may_be_absent(declared: object, *, where: str) -> bool:
     return nullable or any(isinstance(c, dict) and c.get("type") == "null" for c in choices)
 
 
-def lacking(inputs: Mapping[str, object], state: Mapping[str, Json]) -> Iterator[Lack]:
+def find_missing_inputs(
+    inputs: Mapping[str, object], state: Mapping[str, Json]
+) -> Iterator[MissingInput]:
     """The inputs that this state does not hold, or holds in another type."""
     for key, wanted_type in inputs.items():
         value, where = state.get(key), f"inputs.{key}"
@@ -493,13 +495,13 @@ def lacking(inputs: Mapping[str, object], state: Mapping[str, Json]) -> Iterator
         wanted = expected(shape) if shape is not None else "of any type"
         if value is None:
             if not may_be_absent(wanted_type, where=where):
-                yield Lack(key, f"the input `{key}` is missing", wanted)
+                yield MissingInput(key, f"the input `{key}` is missing", wanted)
             continue
         if shape is None:
             continue
         problem = next((error.message for error in validator(shape).iter_errors(value)), "")
         if problem:
-            yield Lack(key, f"the input `{key}` has another type: {problem}", wanted)
+            yield MissingInput(key, f"the input `{key}` has another type: {problem}", wanted)
 
 
 def spell_inputs(inputs: Mapping[str, object]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 from weft.declare.agent import Agent, CallbackChain, check_agents
-from weft.declare.checks import check_predicate, wrong
+from weft.declare.checks import check_predicate, field_error
 from weft.declare.compose import Composable, flow_node
 from weft.declare.config import Inputs
 from weft.declare.custom import CustomAgent
@@ -243,7 +243,7 @@ class Loop(ByFields, Composable):
         if self.while_ is not None:
             check_predicate(self.while_, where=f"{self.name}.while_", at_once=False)
         if self.until is not None and self.while_ is not None:
-            raise wrong(
+            raise field_error(
                 self.name,
                 "while_",
                 "the loop has both `until` and `while_`",

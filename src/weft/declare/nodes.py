@@ -14,7 +14,7 @@ from weft.declare.checks import (
     check_name,
     check_predicate,
     check_text,
-    wrong,
+    field_error,
 )
 from weft.declare.compose import Composable, flow_node
 from weft.declare.config import Inputs, check_inputs
@@ -174,7 +174,7 @@ class Map(ByFields, Composable):
         """Refuse keys that are none, and a number of runs that would run nothing."""
         describe_again(self)
         if not isinstance(cast("object", self.items), str) or not self.items.strip():
-            raise wrong(
+            raise field_error(
                 self.name,
                 "items",
                 f"{shorten(repr(self.items), 60)} is not a state key",
@@ -183,7 +183,7 @@ class Map(ByFields, Composable):
         for option, key in (("into", self.into), ("item", self.item)):
             check_key(self.name, option, key)
         if self.item == self.into:
-            raise wrong(
+            raise field_error(
                 self.name,
                 "item",
                 f"the element and the results are both kept under `{self.into}`",
@@ -300,7 +300,7 @@ class Timeout(ByFields, Composable):
         seconds = cast("object", self.seconds)
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if not number or not math.isfinite(self.seconds) or self.seconds <= 0:
-            raise wrong(
+            raise field_error(
                 self.name,
                 "seconds",
                 f"{shorten(repr(seconds), 60)} is not a number of seconds",
@@ -402,7 +402,7 @@ class Expect(ByFields, Composable):
         check_predicate(self.predicate, where=f"{self.name}.predicate", at_once=False)
         check_text(self.name, "message", self.message)
         if not self.message.strip():
-            raise wrong(
+            raise field_error(
                 self.name,
                 "message",
                 "the message is empty",

@@ -225,7 +225,7 @@ class Verbs(Generic[Changed]):
 
     @explain_policy_calls
     def fit(self, tokens: int) -> Changed:
-        """So many tokens of these items, the best first, else the newest."""
+        """At most `tokens` tokens of these items, the best first, else the newest."""
         require_count("fit", "tokens", tokens)
         return self._then(Fit(tokens))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast
 
 from weft.declare.agent import CallbackChain, check_agents
-from weft.declare.checks import check_key, check_name, check_predicate, check_text, wrong
+from weft.declare.checks import check_key, check_name, check_predicate, check_text, field_error
 from weft.declare.compose import Composable, flow_node
 from weft.declare.config import Inputs, spell_inputs
 from weft.declare.functions import StateFunction, ask, name_of
@@ -303,11 +303,11 @@ def _choices(gate: str, values: object) -> tuple[Choice, ...]:
     """The choices of a gate as values, or an error that says which is none."""
     hint = 'write choices=["yes", "no"]'
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise wrong(gate, "choices", f"{values!r} is not a list of choices", hint)
+        raise field_error(gate, "choices", f"{values!r} is not a list of choices", hint)
     choices: list[Choice] = []
     for choice in cast("Iterable[object]", values):
         if not isinstance(choice, (str, int, float)) or choice == "":
-            raise wrong(
+            raise field_error(
                 gate,
                 "choices",
                 f"{choice!r} is not a choice: it is not a text, number or truth",

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar, assert_never, cast
 
 import msgspec
 
-from weft.declare.agent import Agent, agents_of, below, children, walk_tree
+from weft.declare.agent import Agent, agents_of, children, nodes_below, walk_tree
 from weft.declare.changes import OWN_CODE
 from weft.declare.compose import Composable
 from weft.declare.custom import CustomAgent
@@ -282,7 +282,7 @@ def every_node(root: Node) -> list[Node]:
         node = waiting.pop()
         if id(node) not in nodes:
             nodes[id(node)] = node
-            waiting += below(node)
+            waiting += nodes_below(node)
             if isinstance(node, Agent):
                 waiting += [tool.agent for tool in node.tools if tool.agent is not None]
     return [*nodes.values()]
@@ -424,7 +424,7 @@ _keys_taken = _KeysTaken()
 
 def _keys_read(node: Node) -> set[str]:
     """The keys that a node and all nodes below it take from the state."""
-    return _keys_taken.visit(node).union(*map(_keys_read, below(node)))
+    return _keys_taken.visit(node).union(*map(_keys_read, nodes_below(node)))
 
 
 # --- a flow as text
