@@ -27,7 +27,7 @@ from weft.declare import (
     Tool,
     template,
 )
-from weft.declare.agent import agents_of, children
+from weft.declare.agent import agents_of, children, labels_in
 from weft.declare.changes import OWN_CODE
 from weft.declare.checks import CALLBACKS
 from weft.declare.functions import StateFunction
@@ -37,7 +37,6 @@ from weft.declare.policy_parts import (
     Everything,
     Extract,
     FromAgents,
-    Label,
     Matching,
     Memories,
     NoteDown,
@@ -521,26 +520,17 @@ class _MayWriteAnything(DefaultVisitor[bool]):
 may_write_anything = _MayWriteAnything().visit
 
 
-def labels_in(agents: Iterable[Agent]) -> dict[str, frozenset[str]]:
+def labels_by_key(agents: Iterable[Agent]) -> dict[str, frozenset[str]]:
     """By key: the labels that any policy or tool of these agents puts on it."""
     labels: dict[str, set[str]] = {}
     for agent in agents:
-        for one in declared_labels(agent):
+        for one in labels_in(agent.policy):
             for key in one.keys:
                 labels.setdefault(key, set()).add(one.name)
         for tool in agent.tools:
             for key in uses_of_tool(tool).writes if tool.labels else ():
                 labels.setdefault(key, set()).update(tool.labels)
     return {key: frozenset(names) for key, names in labels.items()}
-
-
-def declared_labels(agent: Agent) -> Iterator[Label]:
-    """Every label that an agent's policy declares, under a condition or not."""
-    policies = [agent.policy] if agent.context is not None else []
-    while policies:
-        policy = policies.pop()
-        yield from (one for one in policy.protections if isinstance(one, Label))
-        policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
 
 
 # --- what routes, gates and conditions read

@@ -22,7 +22,7 @@ from weft.checker.agents import (
     is_covered,
     key_reads,
     keys_of_case,
-    labels_in,
+    labels_by_key,
     may_escalate,
     may_read_anything,
     must_hand_over,
@@ -114,7 +114,7 @@ class Walk:
         self.writes = Writes()
         self.overwrites = Writes(fills=False)
         written = self.writes.of(survey.root)
-        self.record = WalkRecord(survey, labels_in(survey.members), frozenset(written))
+        self.record = WalkRecord(survey, labels_by_key(survey.members), frozenset(written))
         self.top: Agent | None = None
         """The root of the tree of agents that is walked just now."""
         self.muted = 0

@@ -13,7 +13,8 @@ import msgspec
 
 from weft.declare import Node, Policy, RunConfig
 from weft.declare.agent import every_agent, labels_of
-from weft.declare.policy_parts import Label, Redact, When
+from weft.declare.policy import policies_in
+from weft.declare.policy_parts import Label, Redact
 from weft.detect.redaction import Redaction, TextCut, moved, replaced, wanted
 from weft.passes.redact import restored_values
 from weft.session import Session
@@ -74,10 +75,8 @@ def rules_of(node: Node, config: RunConfig | None = None) -> MaskRules:
 
 def redactions_in(policy: Policy) -> Iterator[Redact]:
     """What a policy redacts, also under a condition: a value is the same at any time."""
-    yield from (one for one in policy.protections if isinstance(one, Redact))
-    for stage in policy.stages:
-        if isinstance(stage.selector, When):
-            yield from redactions_in(stage.selector.policy)
+    for one in policies_in(policy):
+        yield from (step for step in one.protections if isinstance(step, Redact))
 
 
 class Mask:

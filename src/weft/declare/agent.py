@@ -50,8 +50,8 @@ from weft.declare.config import (
 from weft.declare.examples import Example, check_examples, fit_examples
 from weft.declare.functions import PassFunction, check_passes
 from weft.declare.hints import AGENT_VERBS, AGENT_WORDS, VERB_WORDS
-from weft.declare.policy import Policy, TokenBudget
-from weft.declare.policy_parts import Label, When
+from weft.declare.policy import Policy, TokenBudget, policies_in
+from weft.declare.policy_parts import Label
 from weft.declare.tool import Tool, ToolSource, to_source
 from weft.declare.words import C
 from weft.errors import DeclarationError
@@ -538,8 +538,7 @@ def labels_of(node: "Node", config: "RunConfig | None" = None) -> tuple[Label, .
     """All labels that are declared in a program, one for each name, in the order of names."""
     labels: list[Label] = []
     for agent in every_agent(node):
-        if agent.context is not None:
-            labels += labels_in(agent.context)
+        labels += labels_in(agent.policy)
         for tool in agent.tools:
             names = tool.writes
             labels += [Label(label, keys=names, tools=(tool.name,)) for label in tool.labels]
@@ -550,10 +549,8 @@ def labels_of(node: "Node", config: "RunConfig | None" = None) -> tuple[Label, .
 
 def labels_in(policy: Policy) -> "Iterator[Label]":
     """The labels of a policy; also those under a condition, since a secret is one at any time."""
-    yield from (one for one in policy.protections if isinstance(one, Label))
-    for stage in policy.stages:
-        if isinstance(stage.selector, When):
-            yield from labels_in(stage.selector.policy)
+    for one in policies_in(policy):
+        yield from (step for step in one.protections if isinstance(step, Label))
 
 
 def unite_labels(labels: Iterable[Label]) -> tuple[Label, ...]:

@@ -573,6 +573,20 @@ class Policy(Verbs["Policy"]):
     __repr__ = __str__
 
 
+def selectors_in(policy: Policy) -> "Iterator[Selector]":
+    """Every selector of a policy, also those under a condition."""
+    for stage in policy.stages:
+        yield stage.selector
+        if isinstance(stage.selector, When):
+            yield from selectors_in(stage.selector.policy)
+
+
+def policies_in(policy: Policy) -> "Iterator[Policy]":
+    """The policy, and every policy under a condition in it."""
+    yield policy
+    yield from (one.policy for one in selectors_in(policy) if isinstance(one, When))
+
+
 class PolicyFacts(NamedTuple):
     """What a policy means for a request."""
 

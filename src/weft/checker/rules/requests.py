@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from weft import schema
 from weft.checker.agents import (
-    declared_labels,
     route_reads,
     sees_text_of,
     why_writes_unknown,
@@ -22,15 +21,15 @@ from weft.checker.rules.variables import acts, names_saved_by
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.world import Read, Site, WalkRecord
 from weft.declare import Agent, Node, Policy, RunConfig, Step, TokenBudget, Tool, template
-from weft.declare.agent import walk_nodes
+from weft.declare.agent import labels_in, walk_nodes
 from weft.declare.changes import Tag
 from weft.declare.compose import Composable
+from weft.declare.policy import selectors_in
 from weft.declare.policy_parts import (
     Capture,
     FromAgents,
     Matching,
     StateKeys,
-    When,
     WithoutAgents,
 )
 from weft.declare.tool import RESERVED
@@ -233,7 +232,8 @@ def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
             # names that are left out may belong to another flow that shares the policy
             if only_these or names.isdisjoint(chosen) or any(_near(one, names) for one in unknown):
                 yield from (_unknown(one, names, place) for one in unknown)
-        for tag in _tags_wanted(agent.context):
+        matching = (one for one in selectors_in(agent.context) if isinstance(one, Matching))
+        for tag in (tag for one in matching for tag in one.tag):
             if tag not in tags:
                 yield report(
                     "WEFT209",
@@ -262,28 +262,18 @@ def _agents_named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
 
     A policy that leaves agents out may be shared by flows that have some of them each.
     """
-    for stage in policy.stages:
-        match stage.selector:
+    for selector in selectors_in(policy):
+        match selector:
             case FromAgents():
-                yield stage.selector.names, True
+                yield selector.names, True
             case WithoutAgents():
-                yield stage.selector.names, False
-            case Matching() if stage.selector.author:
-                others = tuple(one for one in stage.selector.author if one != "user")
+                yield selector.names, False
+            case Matching() if selector.author:
+                others = tuple(one for one in selector.author if one != "user")
                 if others:
                     yield others, True
-            case When():
-                yield from _agents_named(stage.selector.policy)
             case _:
                 pass
-
-
-def _tags_wanted(policy: Policy) -> Iterator[str]:
-    for stage in policy.stages:
-        if isinstance(stage.selector, Matching):
-            yield from stage.selector.tag
-        elif isinstance(stage.selector, When):
-            yield from _tags_wanted(stage.selector.policy)
 
 
 def _tags(nodes: list[tuple[Node, Node | None]]) -> Iterator[str]:
@@ -662,7 +652,7 @@ def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool whose results carry a label that its own agent is not cleared for."""
     marked: dict[str, set[str]] = {}
     for agent in record.survey.agents:
-        for label in declared_labels(agent):
+        for label in labels_in(agent.policy):
             for name in label.tools:
                 marked.setdefault(name, set()).add(label.name)
     for agent in record.survey.agents:
@@ -695,7 +685,7 @@ def _is_of_use(record: WalkRecord, tool: Tool, labels: set[str]) -> bool:
 
 def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A label on a key, a tool or an artifact that is called otherwise, or is not there."""
-    declared = [(one, label) for one in record.survey.agents for label in declared_labels(one)]
+    declared = [(one, label) for one in record.survey.agents for label in labels_in(one.policy)]
     if not declared:
         return
     keys = {*record.everywhere, *record.start.facts}
@@ -739,7 +729,7 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
 def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A clearance for a label that nothing carries, and that is spelled nearly like one."""
     agents = record.survey.agents
-    names = {label.name for agent in agents for label in declared_labels(agent)}
+    names = {label.name for agent in agents for label in labels_in(agent.policy)}
     names |= {label for agent in agents for tool in agent.tools for label in tool.labels}
     for agent in agents:
         cleared = [(one, Origin("field", "cleared", agent.name)) for one in agent.cleared]

@@ -17,11 +17,12 @@ from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
 from weft.checker.sources import cache_by_function, open_source, text_of
 from weft.checker.world import Fact, Read, Removal, Site, WalkRecord, World, Writer
-from weft.declare import Agent, Map, Parallel, Policy, Sequence, Step, Tool, template
+from weft.declare import Agent, Map, Parallel, Sequence, Step, Tool, template
 from weft.declare.agent import agents_of
 from weft.declare.changes import Drop
 from weft.declare.checks import CALLBACKS
-from weft.declare.policy_parts import ArtifactText, When
+from weft.declare.policy import selectors_in
+from weft.declare.policy_parts import ArtifactText
 from weft.declare.template import spell_path
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.misuse import find_near, is_slip, join_few, suggest_names
@@ -537,17 +538,10 @@ def files_read_by(agent: Agent) -> Iterator[tuple[str, Origin]]:
         for one in template.parse(text).variables if isinstance(text, str) else ():
             if one.artifact:
                 yield one.artifact, Origin("field", field, agent.name, one.start, one.end)
-    yield from (
-        (name, Origin("field", "context", agent.name)) for name in _artifacts_in(agent.policy)
-    )
-
-
-def _artifacts_in(policy: Policy) -> Iterator[str]:
-    for stage in policy.stages:
-        if isinstance(stage.selector, ArtifactText):
-            yield stage.selector.name
-        elif isinstance(stage.selector, When):
-            yield from _artifacts_in(stage.selector.policy)
+    place = Origin("field", "context", agent.name)
+    for selector in selectors_in(agent.policy):
+        if isinstance(selector, ArtifactText):
+            yield selector.name, place
 
 
 # --- agents that do more than answer, whose keys need no reader
