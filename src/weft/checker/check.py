@@ -368,13 +368,11 @@ def sights(
     """What each agent of a flow will see, in the order they are come to; nothing is run."""
     record, keys = walk_program(node, inputs, infer=infer)
     by_agent: dict[str, Sight] = {}
-    for site in record.sites:
-        agent = site.node
-        if isinstance(agent, Agent):
-            sight = _make_sight(agent, site, inferred=agent.name in keys)
-            # an agent may stand in several places of a flow
-            first = by_agent.get(agent.name)
-            by_agent[agent.name] = sight if first is None else _unite_places(first, sight)
+    for agent, site in record.agent_sites():
+        sight = _make_sight(agent, site, inferred=agent.name in keys)
+        # an agent may stand in several places of a flow
+        first = by_agent.get(agent.name)
+        by_agent[agent.name] = sight if first is None else _unite_places(first, sight)
     return list(by_agent.values())
 
 

@@ -560,10 +560,13 @@ class WalkRecord:
     def visited_agents(self) -> tuple[Agent, ...]:
         """Every agent that the walk came to, in that order."""
         agents: dict[str, Agent] = {}
-        for site in self.sites:
-            if isinstance(site.node, Agent):
-                agents.setdefault(site.node.name, site.node)
+        for agent, _ in self.agent_sites():
+            agents.setdefault(agent.name, agent)
         return tuple(agents.values())
+
+    def agent_sites(self) -> Iterator[tuple[Agent, Site]]:
+        """The agents at their sites, in the order of the walk."""
+        return ((site.node, site) for site in self.sites if isinstance(site.node, Agent))
 
     def note_read(self, key: str, world: World) -> None:
         """Note that a key is read, so that its writers do not count as unread."""

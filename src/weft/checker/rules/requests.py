@@ -45,10 +45,7 @@ from weft.values import compact
 
 def seen_twice(record: WalkRecord) -> Iterator[Diagnostic]:
     """A value that reaches an agent through two channels, because it asked for both."""
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent):
-            continue
+    for agent, site in record.agent_sites():
         if record.survey.captures:
             yield from _captured_twice(agent, site)
         if not agent.policy.duplicates:
@@ -117,9 +114,8 @@ def _channel(read: Read) -> str:
 def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
     """An agent that speaks to nobody: no key, and no view that shows its words."""
     final = {site.node.name for site in record.sites if site.last}
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent) or site.last or agent.output_key is not None:
+    for agent, site in record.agent_sites():
+        if site.last or agent.output_key is not None:
             continue
         # somebody sees it, or it hands over, or its policy stores what is said
         if agent.name in record.heard or agent.sub_agents or agent.policy.writings:
@@ -140,9 +136,8 @@ def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
 def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
     """An agent that neither sees what the user said nor reads anything that stands for it."""
     decided = {read.key for node, _ in record.routes for read in route_reads(node)}
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent) or agent.context is None:
+    for agent, site in record.agent_sites():
+        if agent.context is None:
             continue
         if agent.context.facts.view != "nothing":
             continue
@@ -594,10 +589,7 @@ def count(agent: Agent, text: str) -> int:
 
 def secret_reaches_model(record: WalkRecord) -> Iterator[Diagnostic]:
     """A labelled key read by an agent or tool that is not cleared for the label."""
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent):
-            continue
+    for agent, site in record.agent_sites():
         for read in site.reads:
             if read.how not in ("template", "policy", "tool"):
                 continue
@@ -623,10 +615,7 @@ def secret_reaches_model(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def secret_may_reach_tool(record: WalkRecord) -> Iterator[Diagnostic]:
     """A cleared agent that could pass a secret to a tool that is not cleared."""
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent):
-            continue
+    for agent, site in record.agent_sites():
         labels = {
             label
             for read in site.reads
