@@ -17,7 +17,7 @@ MOST_ROUNDS = 64
 
 
 class FunctionScope:
-    """What the names in a function mean, as it is read."""
+    """What the names in a function mean at the point that is read."""
 
     def __init__(self, state: str, names: Names, function: Function) -> None:
         self.body: list[ast.stmt] = (
@@ -30,7 +30,7 @@ class FunctionScope:
             if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
         )
         self.names = {name: value for name, value in names.items() if name not in stored}
-        """Names from around the function, and those that stand for a text just now."""
+        """Names from outside the function, and names that stand for a text at this point."""
         # a name that is set twice may mean another thing in between
         self.once = {name for name, count in stored.items() if count == 1} - {state}
         """Names that are set once, and mean the same from there on."""
@@ -206,7 +206,7 @@ def kind_of(node: ast.AST | None) -> str:
 
 
 def texts_of(node: ast.AST | None) -> frozenset[str]:
-    """The texts of which an expression is one, where they stand there; none where they do not."""
+    """The constant texts that an expression may be; none where others are possible."""
     match node:
         case ast.Constant(value=str() as text):
             return frozenset((text,))
@@ -218,12 +218,12 @@ def texts_of(node: ast.AST | None) -> frozenset[str]:
 
 
 def is_none(node: ast.AST) -> bool:
-    """Whether an expression is None as it stands there."""
+    """Whether an expression is the constant None."""
     return isinstance(node, ast.Constant) and node.value is None
 
 
 def is_number(node: ast.AST) -> bool:
-    """Whether an expression is a number as it stands there."""
+    """Whether an expression is a constant number."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
     return (
@@ -286,7 +286,7 @@ def keys_if_true(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
 
 
 def _key_looked_up(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
-    """The key of `state["key"]` or `state.get("key")`, whatever stands in its value."""
+    """The key of `state["key"]` or `state.get("key")`; none for other expressions."""
     match node:
         case ast.Name(id=name) if name in scope.aliased:
             return _key_looked_up(scope.aliased[name], scope)

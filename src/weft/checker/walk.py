@@ -82,14 +82,14 @@ MOST_ROUNDS = 8
 """How often a loop is walked: worlds only ever lose certainty, so few rounds are enough."""
 
 APPLICATION = "the application"
-"""Who gives what is there at the start."""
+"""The writer of inputs: whoever starts the program."""
 
 _Round: TypeAlias = tuple[World, list[World]]
 """The world after one round of a loop, and those in which somebody left it."""
 
 
 class _LoopEntry(NamedTuple):
-    """What was worked out for a loop: the world before it, that at each round, and a round."""
+    """What is known of a loop: the world before it, at the start of each round, and one round."""
 
     before: World
     entry: World
@@ -118,7 +118,7 @@ class Walk:
         self.top: Agent | None = None
         """The root of the tree of agents that is walked just now."""
         self.muted = 0
-        """Above zero while a loop is walked only to see what changes."""
+        """Above zero while a loop is walked to find out what changes, without a record."""
         self.loops: dict[int, _LoopEntry] = {}
         self.visibility = Visibility()
         self.escapes: list[World] = []
@@ -189,7 +189,7 @@ class Walk:
         return speaks
 
     def leave_together(self, inside: int, done: World) -> World:
-        """Who leaves a loop from a branch leaves it after all branches: the others end first."""
+        """Leave a loop from a branch: the other branches end first, so all of them count."""
         if len(self.escapes) > inside:
             self.escapes[inside:] = [done]
         return done
@@ -590,7 +590,7 @@ class NodeWalk(Visitor[World]):
 
 
 class _AskParts(DefaultVisitor[bool]):
-    """What the parts of a node say of it: any step of a sequence, all of what is chosen from."""
+    """A question to the parts of a node: one step of a sequence is enough, all of the choices."""
 
     __slots__ = ()
 

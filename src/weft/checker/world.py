@@ -135,7 +135,7 @@ class Chart(Mapping[str, Value], Generic[Value]):
         return self._with_pages(changed) if changed else self
 
     def since(self, other: "Chart[Value]") -> Iterator[tuple[str, Value]]:
-        """The keys whose value is not the same object in the other chart."""
+        """The keys and values that changed since another chart, by identity."""
         if self._places is not other._places:
             yield from ((k, v) for k, v in self.items() if k not in other or other[k] is not v)
             return
@@ -165,7 +165,7 @@ class Chart(Mapping[str, Value], Generic[Value]):
         return self._with_pages(changed) if changed else self
 
     def _adopt(self, other: "Chart[Value]") -> "Chart[Value]":
-        """The other chart, with its keys on the pages of this family."""
+        """The other chart with its keys on the pages of this family."""
         return self._kin(()).with_items(other)
 
     def _place(self, key: str) -> int:
@@ -208,7 +208,7 @@ class Chart(Mapping[str, Value], Generic[Value]):
         return at is not None and at < len(self._pages) and key in self._pages[at]
 
     def pairs(self) -> Iterator[tuple[str, Value]]:
-        """The keys and their values, as `items` has them, without looking each up."""
+        """The same as `items`, without a lookup for each key."""
         for page in self._pages:
             yield from page.items()
 
@@ -288,7 +288,7 @@ class World:
         return replace(self, cases=self.cases.with_item(base, cases))
 
     def in_case(self, path: str, label: str) -> "World":
-        """The world in a case of a route, where one before decided by the same value."""
+        """The world in a case of a route, after an earlier route decided by the same value."""
         known = self.cases.get(_base(path)) if self.cases else None
         if not known or path not in known:
             return self
@@ -298,7 +298,7 @@ class World:
         )
 
     def with_proved_keys(self, keys: Iterable[str]) -> "World":
-        """The world in which these keys proved to be there, as far as somebody writes them."""
+        """The world in which a test proved that these keys are there, if somebody writes them."""
         known = ((key, self.facts.get(key)) for key in sorted(keys))
         return self.with_facts(
             {key: fact._replace(must=True) for key, fact in known if fact and not fact.must}
