@@ -239,50 +239,33 @@ def keys_proved(scope: FunctionScope) -> frozenset[str]:
     match body:
         case [*_, ast.Return(value=ast.expr() as answer)]:
             several = sum(isinstance(one, ast.Return) for node in body for one in ast.walk(node))
-            return keys_if_true(answer, scope) if several == 1 else frozenset()
+            return keys_if(answer, scope, holds=True) if several == 1 else frozenset()
         case _:
             return frozenset()
 
 
-def keys_if_false(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
-    """The keys that are there if a test is false: `"key" not in state`."""
+def keys_if(node: ast.expr, scope: FunctionScope, *, holds: bool) -> frozenset[str]:
+    """The keys that are there if a test holds, or if it does not: `"key" not in state`."""
     match node:
-        case ast.BoolOp(op=ast.Or(), values=values):
-            return frozenset[str]().union(*(keys_if_false(value, scope) for value in values))
-        case ast.BoolOp(op=ast.And(), values=[first, *others]):
-            return keys_if_false(first, scope).intersection(
-                *(keys_if_false(value, scope) for value in others)
-            )
+        case ast.BoolOp(op=operator, values=values):
+            first, *others = [keys_if(value, scope, holds=holds) for value in values]
+            every = isinstance(operator, ast.And) is holds
+            return first.union(*others) if every else first.intersection(*others)
         case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return keys_if_true(inner, scope)
-        case ast.Compare(left=value, ops=[ast.NotIn()], comparators=[right]):
-            return keys_if_true(ast.Compare(value, [ast.In()], [right]), scope)
-        case ast.Compare(left=value, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant() as no]):
-            return _key_looked_up(value, scope) if no.value is None else frozenset()
-        case _:
-            return frozenset()
-
-
-def keys_if_true(node: ast.expr, scope: FunctionScope) -> frozenset[str]:
-    """The keys that are there if a test is true."""
-    match node:
-        case ast.BoolOp(op=ast.And(), values=values):
-            return frozenset[str]().union(*(keys_if_true(value, scope) for value in values))
-        case ast.BoolOp(op=ast.Or(), values=[first, *others]):
-            return keys_if_true(first, scope).intersection(
-                *(keys_if_true(value, scope) for value in others)
-            )
+            return keys_if(inner, scope, holds=not holds)
         case ast.Call(func=ast.Name(id="bool"), args=[inner]):
-            return keys_if_true(inner, scope)
-        case ast.Compare(left=value, ops=[ast.In()], comparators=[right]):
-            key = scope.text(value) if scope.holder(right) == STATE else None
+            return keys_if(inner, scope, holds=holds)
+        case ast.Compare(left=value, ops=[ast.In() | ast.NotIn() as test], comparators=[right]):
+            is_there = isinstance(test, ast.In) is holds and scope.holder(right) == STATE
+            key = scope.text(value) if is_there else None
             return frozenset() if key is None else frozenset((key,))
-        case ast.Compare(left=value, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+        case ast.Compare(left=value, ops=[test], comparators=[ast.Constant(value=None)]):
+            is_some = isinstance(test, ast.IsNot) if holds else isinstance(test, ast.Is | ast.Eq)
+            return _key_looked_up(value, scope) if is_some else frozenset()
+        case ast.Compare(left=value, ops=[ast.Eq()], comparators=[ast.Constant()]) if holds:
             return _key_looked_up(value, scope)
-        case ast.Compare(left=value, ops=[ast.Eq()], comparators=[ast.Constant(value=constant)]):
-            return frozenset() if constant is None else _key_looked_up(value, scope)
         case _:
-            return _key_looked_up(node, scope)
+            return _key_looked_up(node, scope) if holds else frozenset()
 
 
 def _key_looked_up(node: ast.expr, scope: FunctionScope) -> frozenset[str]:

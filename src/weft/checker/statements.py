@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from weft.checker.expressions import ExpressionReader, Helper
 from weft.checker.keys import STATE, Contents, KeyCollector, Keys, Path, meet
-from weft.checker.scope import FunctionScope, is_none, keys_if_false, keys_if_true, keys_proved
+from weft.checker.scope import FunctionScope, is_none, keys_if, keys_proved
 from weft.checker.sources import called_function, open_source
 
 MOST_DEEP = 8
@@ -165,8 +165,8 @@ class StatementReader:
         """Read both ways; on each, the test says something about keys."""
         changed = {key for holder, key in self._collector.changed if holder == STATE}
         ways = path.branch(), path.branch()  # a name may stand for a value before it was changed
-        ways[0].there |= keys_if_true(node.test, self._scope) - changed
-        ways[1].there |= keys_if_false(node.test, self._scope) - changed
+        ways[0].there |= keys_if(node.test, self._scope, holds=True) - changed
+        ways[1].there |= keys_if(node.test, self._scope, holds=False) - changed
         return meet(path, (self.run(node.body, ways[0]), self.run(node.orelse, ways[1])))
 
     def _return(self, value: ast.expr | None, path: Path) -> None:
