@@ -130,9 +130,11 @@ def is_json(value: object, depth: int = 0) -> bool:
         elif kind is float:
             if not math.isfinite(each):  # type: ignore[arg-type]
                 return False
-        elif (kind is not dict and kind is not list) or depth >= MAX_DEPTH:
-            return False
-        elif not is_json(each, depth + 1):
+        elif (
+            (kind is not dict and kind is not list)
+            or depth >= MAX_DEPTH
+            or not is_json(each, depth + 1)
+        ):
             return False
     return True
 

@@ -94,7 +94,8 @@ PLACES = (
             Insertion(
                 "    def visit_mark(self, node: Mark) -> World:\n"
                 '        origin = Origin("field", "key", node.name)\n'
-                '        return self.world.with_write(node.key, Writer(node.name, origin, "step"))\n\n',
+                '        writer = Writer(node.name, origin, "step")\n'
+                "        return self.world.with_write(node.key, writer)\n\n",
                 before="    def visit_tap(self, node: Tap) -> World:\n",
             ),
         ),
