@@ -121,16 +121,21 @@ EDITS = {
 
 PROGRAM = '''
 import asyncio
+from typing import get_args
 
 import weft
 from weft import Agent, Gate, Mark, Runner
+from weft.declare.flow import Flow
 from weft.declare.visit import inner_agents, show
 from weft.graph import graph_of, to_mermaid, to_svg, to_text
+from weft.graph.model import VertexKind
 from weft.testing import ScriptedModel
 
 flow = Mark("tone", "dry") >> Gate("ready") >> Agent("writer", instruction="Be {tone}. {missing}")
 assert show(flow) == """(Mark("tone", "dry") >> Gate("ready") >> writer)""", show(flow)
 assert not inner_agents(flow)
+# two places that only a type checker looks at
+assert Mark in get_args(Flow) and "mark" in get_args(VertexKind)
 
 both = weft.check(Mark("tone", "dry") | Mark("tone", "warm"))
 assert "WEFT110" in [one.code for one in both], both
