@@ -56,7 +56,7 @@ def the_long_way() -> Generator[None]:
         patch.setattr(FRONT, "is_ready", never_ready)
         for name in DIALECTS:
             kind = type(DIALECTS[name])
-            patch.setattr(kind, "spoken", lowered_as_any_turn)
+            patch.setattr(kind, "spell_plain_turn", lowered_as_any_turn)
             module = importlib.import_module(kind.__module__)
             for short_cut in ("is_plain", "only_block"):
                 if hasattr(module, short_cut):

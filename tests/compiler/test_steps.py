@@ -278,4 +278,4 @@ def test_a_request_that_is_ready_is_left_alone_by_every_pass(events: list[Event]
                 patch.setattr(sys.modules["weft.compiler.compile"], "is_ready", lambda *_: False)
                 run = compile(agent, session=log)
             assert ready.prompt == run.prompt
-            assert ready.steps == run.steps
+            assert [*ready.steps] == [*run.steps]

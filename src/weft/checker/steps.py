@@ -14,11 +14,11 @@ from weft.declare.changes import (
     OWN_CODE,
     Accumulate,
     Compute,
-    Counter,
     Default,
     GroupBy,
     SetValues,
     StateChange,
+    StateCounter,
     Zip,
 )
 from weft.diagnostics import Origin
@@ -138,7 +138,7 @@ def _shapes(change: StateChange) -> dict[str, JsonObject]:
                 if isinstance(function, ast.Lambda)
                 and (shape := _shape(kind_of(function.body), texts_of(function.body)))
             }
-        case Counter(key=key):
+        case StateCounter(key=key):
             return {key: {"type": "number"}}
         case GroupBy(into=key):
             return {key: {"type": "object"}}

@@ -275,7 +275,7 @@ def typed_keys(written: Iterable[str]) -> dict[str, object]:
         if equals and name not in TYPES:
             near = find_near(name, TYPES, cutoff=0.5)
             raise UsageError(
-                f"`{name}` is no type that can be named here",
+                f"`{name}` is not a type that can be named here",
                 where=f"--input {key}",
                 hint=f"did you mean `{near[0]}`?" if near else f"use one of {', '.join(TYPES)}",
             )

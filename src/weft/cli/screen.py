@@ -266,7 +266,7 @@ class ListedInvocation(NamedTuple):
 
 
 def invocations_of(session: Session) -> list[ListedInvocation]:
-    """The session's invocations in the order they began; a rewind itself is none."""
+    """The session's invocations in the order they began; a rewind itself is not one."""
     hidden = hidden_by_rewind(session.events)
     invocations: dict[str, ListedInvocation] = {}
     for index, event in enumerate(session.events):
@@ -418,7 +418,7 @@ def answer_to(question: Question, value: Json) -> object:
         meant = next((c for c in question.choices if same(to_text(c), to_text(value))), None)
         if meant is None:
             raise UsageError(
-                f"{value!r} is none of the choices",
+                f"{value!r} is not one of the choices",
                 where=question.name,
                 hint=f"say one of: {', '.join(map(to_text, question.choices))}",
             )

@@ -14,9 +14,7 @@ from typing import TypeVar, cast
 
 from weft.declare.changes import (
     Accumulate,
-    Capture,
     Compute,
-    Counter,
     Default,
     Drop,
     Flatten,
@@ -26,10 +24,12 @@ from weft.declare.changes import (
     Rename,
     SetValues,
     State,
+    StateCapture,
     StateChange,
+    StateCounter,
+    StateWhen,
     Tag,
     Transform,
-    When,
     Zip,
 )
 from weft.declare.checks import check_key, check_predicate
@@ -62,7 +62,7 @@ class Changes(OneLetter):
     def capture(self, key: str) -> Step:
         """Copy what the user said into state; agents see it anyway, templates do not."""
         check_key("S.capture", "key", key)
-        return replace(_step(Capture(key)), captures=(key,))
+        return replace(_step(StateCapture(key)), captures=(key,))
 
     @explain_change_calls
     def pick(self, *keys: str) -> Step:
@@ -137,7 +137,7 @@ class Changes(OneLetter):
         _keys("counter", [key])
         if isinstance(cast("object", by), bool) or not isinstance(cast("object", by), int | float):
             raise _wrong("counter", f"by={by!r} is not a number", "pass a number")
-        return _step(Counter(key, by))
+        return _step(StateCounter(key, by))
 
     @explain_change_calls
     def flatten(self, key: str, *, into: str | None = None) -> Step:
@@ -194,7 +194,7 @@ class Changes(OneLetter):
                 f"{spell(change)} is not a change of the state",
                 'write S.when(test, S.set(x="y")), or Route().when(test, flow).otherwise(...)',
             )
-        when = When(predicate, change.function, change.name)
+        when = StateWhen(predicate, change.function, change.name)
         return replace(change, function=when, name=when.name)
 
     @explain_change_calls

@@ -46,7 +46,7 @@ def find(text: str, kinds: Iterable[str], patterns: Sequence[Pattern] = ()) -> l
     """The values of these kinds in the text, in order, none of them twice.
 
     Where values overlap, the longest gives its kind and the union of all is one value, so that
-    no part of any of them stays behind.
+    no part of any of them stays.
     """
     wanted = set(kinds)
     # of the same length: places in the masked text are places in the text

@@ -173,8 +173,8 @@ def _stack_blocks(blocks: list[TextLines], arrow: str = "") -> TextLines:
 
 def _centre_block(block: TextLines, width: int) -> Iterator[str]:
     margin = (width - block.width) // 2
-    before, behind = " " * margin, " " * (width - margin - block.width)
-    return (f"{before}{line}{behind}" for line in block.lines)
+    before, after = " " * margin, " " * (width - margin - block.width)
+    return (f"{before}{line}{after}" for line in block.lines)
 
 
 def _beside(blocks: list[TextLines]) -> TextLines:

@@ -119,8 +119,8 @@ class _ClaudeCode:
     def _thread(self, lines: Sequence[TranscriptLine]) -> set[str]:
         """The places of the messages that the conversation still has at its end.
 
-        Going back to an earlier message leaves a branch behind. Results of parallel calls, and the
-        pieces of one answer, look like branches too and are none.
+        Going back to an earlier message leaves a branch that nothing continues. Results of
+        parallel calls, and the pieces of one answer, look like branches too and are not.
         """
         by_uuid = {text_at(line.value, "uuid"): line for line in lines if line.value.get("uuid")}
         parents = {
@@ -305,7 +305,9 @@ class _Codex:
         elif kind:
             self._item(value, line.where, time)
         else:
-            raise SessionError("this is no line of a rollout", where=line.where, hint="is it cut?")
+            raise SessionError(
+                "this is not a line of a rollout", where=line.where, hint="is it cut?"
+            )
 
     def _entry(self, kind: str, payload: JsonObject, where: str, time: float | None) -> None:
         transcript = self.transcript

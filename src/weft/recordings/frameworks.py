@@ -141,7 +141,7 @@ def _take_langchain(transcript: Transcript, kind: str, fields: JsonObject, where
         transcript.put_aside("removal", "the message it removes is not in the file", where)
     else:
         raise SessionError(
-            f"{kind!r} is no type of message",
+            f"{kind!r} is not a type of message",
             where=where,
             hint="types are human, ai, system, tool, function and chat",
         )
@@ -213,7 +213,7 @@ def _blocks(transcript: Transcript, content: Json, where: str) -> list[Part]:
         return [text_part(content)] if content else []
     if not isinstance(content, list):
         raise SessionError(
-            f"{describe_kind(content)} is no content",
+            f"{describe_kind(content)} is not content",
             where=where,
             hint="content is text, or a list",
         )

@@ -202,7 +202,7 @@ class _Turns:
 
 
 def _sound_chat(request: JsonObject, where: str) -> JsonObject:
-    """The request with messages that the dialect reads; an error names the one that is none."""
+    """The request with messages that the dialect reads; an error names any other."""
     listed = request.get("messages")
     messages: list[Json] = []
     for index, message in enumerate(listed if isinstance(listed, list) else []):
@@ -214,11 +214,11 @@ def _sound_chat(request: JsonObject, where: str) -> JsonObject:
         role, content = message.get("role"), message.get("content")
         if role not in _ROLES:
             raise SessionError(
-                f"{role!r} is no role", where=place, hint=f"roles are {', '.join(_ROLES)}"
+                f"{role!r} is not a role", where=place, hint=f"roles are {', '.join(_ROLES)}"
             )
         if not isinstance(content, str | list | None):
             raise SessionError(
-                f"{describe_kind(content)} is no content",
+                f"{describe_kind(content)} is not content",
                 where=place,
                 hint="content is text, or a list",
             )
@@ -420,7 +420,7 @@ def read_plain(messages: list[Json], id: str, where: str) -> Recording:
             transcript.user(parts)
         else:
             raise SessionError(
-                f"{role!r} is no role", where=place, hint=f"roles are {', '.join(_ROLES)}"
+                f"{role!r} is not a role", where=place, hint=f"roles are {', '.join(_ROLES)}"
             )
         for name in message.keys() - {"role", "text"}:
             transcript.put_aside(f"`{name}` of a message", "a plain text has no such field", place)
@@ -507,7 +507,7 @@ def _assembled(events: Iterator[tuple[str, Json]], dialect: str) -> JsonObject:
         elif isinstance(data, dict):
             stream.feed(name, data)
         else:
-            raise ModelError(f"a chunk of its stream is no object: {_short(data)}")
+            raise ModelError(f"a chunk of its stream is not an object: {_short(data)}")
     return stream.body()
 
 
@@ -526,7 +526,7 @@ def _events(text: str) -> Iterator[tuple[str, Json]]:
 def _chunks(answer: object) -> Iterator[tuple[str, Json]]:
     """The chunks of a list: objects, `{"event": ..., "data": ...}`, or the lines of a stream."""
     if not isinstance(answer, list):
-        raise ModelError(f"{describe_kind(answer)} is no answer")
+        raise ModelError(f"{describe_kind(answer)} is not an answer")
     chunks = cast("list[Json]", answer)
     if chunks and all(isinstance(chunk, str) for chunk in chunks):
         lines = cast("list[str]", chunks)
@@ -552,7 +552,7 @@ def _chunks(answer: object) -> Iterator[tuple[str, Json]]:
 
 
 def _parsed(text: str) -> object:
-    """The value that a text is the JSON of; None where it is none."""
+    """Parse a JSON text; None where it is not JSON."""
     try:
         return cast("object", msgspec.json.decode(text.encode("utf-8", "surrogatepass")))
     except (ValueError, RecursionError):

@@ -274,7 +274,7 @@ class _Values:
         """
         whole = self._conversation(rows)
         if whole is not None:
-            # a conversation with a hole in it is none
+            # a conversation with a hole in it is not a conversation
             raise_first(broken)
             yield from _with(whole, Asides.of(*mended.values(), _torn_line(torn)))
             return
@@ -332,7 +332,7 @@ class _Values:
             yield from self._account([(where, value)], self._object(value, id, where), where)
             return
         if not isinstance(value, list):
-            raise SessionError("this is no recording", where=where, hint=FORMS)
+            raise SessionError("this is not a recording", where=where, hint=FORMS)
         if not value:
             raise SessionError("there is no recording in it", where=where, hint=FORMS)
         objects = [one for one in value if isinstance(one, dict)]
@@ -510,7 +510,7 @@ def _time_in(raw: JsonObject) -> float:
 def _fields_beside(raw: JsonObject, known: Sequence[str], what: str, where: str) -> Iterator[Aside]:
     for name, value in raw.items():
         if name not in known and value not in (None, "", [], {}):
-            yield Aside(f"`{name}` beside the {what}", "it is no part of the conversation", 1,
+            yield Aside(f"`{name}` next to the {what}", "it is not part of the conversation", 1,
                         (where,))  # fmt: skip
 
 
@@ -683,7 +683,7 @@ def require_format(format: str | None) -> None:
     near = find_near(str(format), FORMATS, cutoff=0.4)
     known = ", ".join(sorted(FORMATS))
     raise UsageError(
-        f"{format!r} is no format of recordings",
+        f"{format!r} is not a format of recordings",
         where="format",
         hint=f"did you mean {near[0]!r}? known: {known}" if near else f"known: {known}",
     )
@@ -705,7 +705,7 @@ def _unknown(messages: Sequence[JsonObject], where: str) -> SessionError:
         )
     keys = ", ".join(list(messages[0])[:6]) if messages else ""
     return SessionError(
-        f"this is no recording{f': an object with {keys}' if keys else ''}",
+        f"this is not a recording{f': an object with {keys}' if keys else ''}",
         where=where,
         hint=f"{FORMS}; formats: {', '.join(sorted(FORMATS))}",
     )
@@ -791,7 +791,7 @@ def _plain_json(value: object, where: str) -> Json:
     hint = "pass messages as dicts, or their JSON"
     if type(value).__module__.startswith("pydantic_ai"):
         hint = 'pass ModelMessagesTypeAdapter.dump_python(messages, mode="json")'
-    raise SessionError(f"{describe_kind(value)} is no message", where=where, hint=hint)
+    raise SessionError(f"{describe_kind(value)} is not a message", where=where, hint=hint)
 
 
 # --- JSON

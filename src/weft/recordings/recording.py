@@ -387,7 +387,7 @@ FORMS = 'a recording is a session with "events", or {"messages": [...]} with rol
 
 
 def read_json(data: bytes | str, where: str, report: Report) -> Json:
-    """The value that a text is; an error says why it is none.
+    """Parse a JSON text; an error says why it is not JSON.
 
     Writers in Python and JavaScript leave halves of characters and numbers such as NaN, which JSON
     does not have. They are mended, and reported.
@@ -592,7 +592,7 @@ def _broken_base64(data: Json) -> str:
     try:
         base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except ValueError as error:
-        return f"its data is no base64: {str(error).lower()}"
+        return f"its data is not base64: {str(error).lower()}"
     return ""
 
 

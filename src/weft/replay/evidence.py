@@ -6,7 +6,7 @@ must stand by itself, since a few letters are part of many words. Lines are used
 numbers that a command names, in the newest result that shows them, or those that it quotes to be
 replaced.
 
-A request shows a text in view, behind a handle, or to be put together again.
+A request shows a text in view, by a handle, or in pieces that can be put together again.
 
 Top to bottom: what was used, what is shown.
 """
@@ -309,11 +309,11 @@ class KeptEvidence:
                     self.places[event.id or "", at] = value
 
     def text(self, handle: str) -> str:
-        """What stands behind a handle, as text."""
+        """The value of a handle, as text."""
         return self.searched(handle).text
 
     def searched(self, handle: str) -> SearchedText:
-        """What stands behind a handle, to be searched."""
+        """The value of a handle, as a text that can be searched."""
         text_behind = self._texts.get(handle)
         if text_behind is None:
             text_behind = self._texts[handle] = SearchedText(spell_value(self.values[handle]))
@@ -358,7 +358,7 @@ def rebuilt(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
 
 
 class View:
-    """What can be read in a request: the texts in it, and the values behind its handles."""
+    """What can be read in a request: the texts in it, and the values of its handles."""
 
     def __init__(self, compiled: Compilation, texts: "Texts", records: KeptEvidence) -> None:
         prompt = compiled.prompt
@@ -367,7 +367,7 @@ class View:
         self._records = records
         self.behind: tuple[str, ...] = ()
         """The handles that can be asked for."""
-        # without the tool nothing behind a handle can be read
+        # without the tool the value of a handle cannot be read
         if any(tool.name == RECALL for tool in prompt.tools):
             named = dict.fromkeys(one for item in items for one in texts.handles(item))
             self.behind = tuple(one for one in named if one in records.values)
@@ -386,11 +386,11 @@ class View:
         return self._records.handle_of(string, self.behind)
 
     def is_behind(self, string: str, handles: Iterable[str]) -> bool:
-        """Whether one of the values behind these handles holds the string."""
+        """Whether the value of one of these handles holds the string."""
         return self._records.handle_of(string, handles) is not None
 
     def text(self, handle: str) -> str:
-        """What stands behind a handle of the log, as text."""
+        """The value of a handle of the log, as text."""
         return self._records.text(handle)
 
     def source_of(self, string: str, index: int) -> str | None:

@@ -316,7 +316,7 @@ def _keep_lines(part: Part, keep: frozenset[str], *, spoken: bool) -> Part:
     # what stands before the agent's first word is the task
     if not spoken or not part.text:
         return part
-    # a message has to say something, or it is none
+    # a message has to say something, or it is not a message
     return msgspec.structs.replace(part, text=str(_prune_value(part.text, keep) or "-"))
 
 

@@ -131,7 +131,7 @@ class Application:
         self.served.stop_streams()
 
     def add(self, *routes: Route | Mount) -> None:
-        """More routes behind the same gate, before those that are there."""
+        """Add routes, which pass the same checks, before those that are there."""
         self._inner.put_first(routes)
 
     @property

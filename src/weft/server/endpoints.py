@@ -114,7 +114,7 @@ class Call:
             )
         if state and "" in state:
             raise invalid("a key of the state is empty", hint="give it a name")
-        # here, and not where it is stored: behind a queue that is in another process, and later
+        # here, and not where it is stored: with a queue that is in another process, and later
         for key in state or ():
             if scope_of(key) in ("app", "user"):
                 require_shared_key(key)

@@ -532,7 +532,7 @@ def _count(request: Request, name: str) -> int:
     text = request.query_params.get(name, "") or "0"
     # longer numbers are refused before they are read: no event has such a number
     if not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"`{name}` is no number: {text[:40]!r}", where="inspector")
+        raise UsageError(f"`{name}` is not a number: {text[:40]!r}", where="inspector")
     return int(text)
 
 

@@ -26,7 +26,7 @@ from weft.session.event import (
 from weft.session.lookback import waiting_in
 from weft.session.session_json import SavedSession, decode_session, encode_session
 from weft.session.strand import Strand
-from weft.values import Json, JsonObject, require_json, require_object
+from weft.values import Json, JsonObject, is_json, require_json, require_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -450,16 +450,24 @@ def _require_sound(event: Event) -> None:
                 require_content(content, where="content")
                 break
     if actions.state_delta or type(actions.state_delta) is not dict:
-        require_object(actions.state_delta, where="actions.stateDelta")
-    if event.custom_metadata:
-        require_object(event.custom_metadata, where="customMetadata")
-    if _other_fields(event) != _NO_OTHERS:
-        for name, value in zip(_OTHERS, _other_fields(event), strict=True):
-            require_json(value, where=_camel(name))
+        delta = actions.state_delta
+        if type(delta) is not dict or not is_json(delta):
+            require_object(delta, where="actions.stateDelta")
+    metadata = event.custom_metadata
+    if metadata and (type(metadata) is not dict or not is_json(metadata)):
+        require_object(metadata, where="customMetadata")
+    _require_fields(_OTHERS, _other_fields(event), "")
     # most events do nothing
     if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
-        for name, value in zip(_ACTION_FIELDS, _actions(actions), strict=True):
-            require_json(value, where=f"actions.{_camel(name)}")
+        _require_fields(_ACTION_FIELDS, _action_fields(actions), "actions.")
+
+
+def _require_fields(names: Sequence[str], values: Sequence[object], above: str) -> None:
+    """Refuse a field that is not JSON."""
+    for name, value in zip(names, values, strict=True):
+        if value is None or (type(value) is dict and not value) or is_json(value):
+            continue
+        require_json(value, where=f"{above}{_camel(name)}")
 
 
 def _camel(name: str) -> str:
@@ -486,14 +494,12 @@ _OTHERS = (
 
 _other_fields = attrgetter(*_OTHERS)
 
-_NO_OTHERS = (None,) * len(_OTHERS)
-
 _ACTION_FIELDS = (
     "artifact_delta", "agent_state", "requested_auth_configs", "requested_tool_confirmations",
     "route", "render_ui_widgets", "set_model_response",
 )  # fmt: skip
 
-_actions = attrgetter(*_ACTION_FIELDS)
+_action_fields = attrgetter(*_ACTION_FIELDS)
 
 
 def _misplaced_error(value: object, where: str, wanted: str) -> SessionError:
