@@ -51,7 +51,7 @@ _NO_WORDS: Words = {}
 
 
 def suggest_names(name: str, names: Iterable[str], *, quote: str = "`") -> str:
-    """A hint with the one or two names that are near; nothing where none is."""
+    """A hint with the one or two nearest names; empty if none is near."""
     near = find_near(name, names, most=2, cutoff=0.6)
     if len(near) == 2 and _likeness(name, near[0]) - _likeness(name, near[1]) > 0.1:
         near = near[:1]
@@ -60,7 +60,7 @@ def suggest_names(name: str, names: Iterable[str], *, quote: str = "`") -> str:
 
 
 def find_near(name: str, names: Iterable[str], *, most: int = 1, cutoff: float) -> list[str]:
-    """The names that are like this one, the likest first."""
+    """The names most like this one, best first."""
     size, letters = len(name), _letters(name)
     near = [
         one
@@ -97,7 +97,7 @@ def _likeness(one: str, other: str) -> float:
 def is_slip(name: str, other: str) -> bool:
     """Whether one name is the other with a slip of the finger: a letter more, less or swapped.
 
-    Names that are meant to differ are none: by a number, by a plural, by a short word in them.
+    Names that differ in a number, a plural or a short word are meant to differ.
     """
     if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
         return False
@@ -141,7 +141,7 @@ def hint_at_call(value: object, form: str) -> str:
 
 
 def unknown_name(message: str, name: str, kind: type, words: Words) -> UnknownName:
-    """The error for an attribute that a class has none of: what others call so, or a near name."""
+    """The error for an unknown attribute: our word for another library's, or a near name."""
     known = (one for one in dir(kind) if not one.startswith("_"))
     hint = f"write {words[name]}" if name in words else suggest_names(name, known)
     return UnknownName(message, where=kind.__name__, hint=hint)
@@ -203,7 +203,7 @@ def wrong_call(
 
 
 def _option(word: str, options: list[str], words: Words, right: str) -> str:
-    """What to write instead of an option that there is none of."""
+    """What to write instead of an unknown option."""
     ours = words.get(word)
     if ours is not None:
         return f"write {ours}=..." if ours in options else ours
@@ -220,7 +220,7 @@ def _owner(label: str, args: Sequence[object], kwargs: Mapping[str, object]) -> 
 
 
 def _explain_count(reason: str) -> str:
-    """Python's words for an argument too many or too few, as a sentence of ours."""
+    """Python's message about too many or too few arguments, in our words."""
     missing = reason.removeprefix("missing a required argument: ")
     if missing != reason:
         return f"`{missing.strip(chr(39))}` is missing"

@@ -225,7 +225,7 @@ def may_escalate(agent: Agent) -> bool:
 
 @once_per_agent
 def is_tied(agent: Agent) -> bool:
-    """Whether its code surely never ends the loop it runs in: it is known, and does not."""
+    """Whether its code is known and never ends the loop it runs in."""
     return not any(uses.escalates for uses in _code_of(agent))
 
 
@@ -245,7 +245,7 @@ def tool_choice(agent: Agent) -> str:
 
 
 def must_hand_over(agent: Agent) -> bool:
-    """Whether it cannot answer itself: the one tool that it must call is the one to hand over."""
+    """Whether it must hand over: the one tool that it must call is the transfer."""
     choice = tool_choice(agent)
     return choice == "transfer_to_agent" or (
         choice in ("any", "required") and not agent.tools and not agent.tool_sources
@@ -369,7 +369,7 @@ def flow_callbacks(node: Node) -> list[FlowCallbacks]:
 
 
 def callback_writer(agent: Node, name: str) -> Writer:
-    """A callback as the one who writes."""
+    """The writer that a callback is."""
     return Writer(f"{agent.name}.{name}", Origin("field", name, agent.name), "callback")
 
 
@@ -484,12 +484,12 @@ def custom_writes(node: CustomAgent) -> frozenset[str] | None:
 
 
 def custom_writer(node: CustomAgent) -> Writer:
-    """The code of a custom agent as the one who writes."""
+    """The writer that the code of a custom agent is."""
     return Writer(node.name, Origin("field", "writes", node.name), "tool")
 
 
 def step_writer(node: Step) -> Writer:
-    """A step as the one who writes."""
+    """The writer that a step is."""
     origin = Origin("field", "function", node.name)
     if node.change is OWN_CODE:
         return Writer(node.name, origin, "step")
@@ -546,7 +546,7 @@ def route_reads(node: Route) -> Iterable[Read]:
 
 
 def key_reads(key: str, origin: Origin, how: ReadHow) -> Iterable[Read]:
-    """A key that may walk into a value, read as a template reads it."""
+    """The read of a key, or of a path into its value, as in a template."""
     for variable in template.parse(f"{{{key}}}").variables:
         yield Read(variable.key, origin, variable.path, how=how)
 
@@ -672,7 +672,7 @@ def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
 
 @once_per_agent
 def view_of(reader: Agent) -> tuple[str, ...]:
-    """What decides whose words a reader sees: equal for readers that see the same."""
+    """A key for the reader's view: readers with equal keys see the words of the same agents."""
     return tuple(repr(stage.selector) for stage in reader.policy.stages)
 
 

@@ -55,7 +55,7 @@ def diagnose(
     allow: Iterable[str] = (),
     infer: bool,
 ) -> Findings:
-    """The findings of `check`, for who has a node and need not be told how to call it."""
+    """The findings of `check` for a caller that surely passes a node."""
     record, keys = walk_program(node, inputs, infer=infer)
     allowed = set(allow)
     findings: dict[str, Diagnostic] = {}
@@ -121,12 +121,12 @@ def _require_node(node: Node) -> None:
 
 
 def inferred_keys(node: Node, world: World) -> dict[str, str]:
-    """By agent: the key that it writes without saying so, if the flow starts in this world."""
+    """By agent: the inferred key that it writes, if the flow starts in this world."""
     return _with_inferred(Survey(node), world)[1]
 
 
 def _with_inferred(survey: Survey, world: World) -> tuple[Survey, dict[str, str]]:
-    """The flow whose agents write what they write without saying so, and these keys by agent."""
+    """The flow with inferred keys declared, and these keys by agent."""
     node, keys = survey.root, dict[str, str]()
     # one inferred key may make another certain
     while more := _more(survey, world):
@@ -136,7 +136,7 @@ def _with_inferred(survey: Survey, world: World) -> tuple[Survey, dict[str, str]
 
 
 def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
-    """The node whose agents write these keys."""
+    """The node with these keys declared as written by its agents."""
     if not keys:
         return node
     return rebuild(
@@ -224,7 +224,7 @@ _PEOPLE = frozenset(("company", "customer", "tenant", "user"))
 
 
 def is_short(key: str) -> bool:
-    """Whether a key is called like a name, an address or a number, which no whole answer is."""
+    """Whether a key is named like a short value: a name, an address, a number."""
     words = _words(key)
     return bool(words) and words[-1] in _SHORT
 

@@ -57,7 +57,7 @@ class Foreign:
 
 
 def code_refusal(code: Iterable[Foreign]) -> UsageError:
-    """The error for code that cannot be run here, each by where it stands."""
+    """The error for code that cannot be run here, with the place of each."""
     several = [*dict.fromkeys(f"{one.what} ({one.__name__})" for one in code)]
     return UsageError(
         f"this cannot be run here: {', '.join(several)}",
@@ -67,7 +67,7 @@ def code_refusal(code: Iterable[Foreign]) -> UsageError:
 
 
 def name_of(function: object) -> str:
-    """The name a reader knows the function by; that of its class for an object that is called."""
+    """The name of a function, or of the class of a callable object."""
     if isinstance(function, functools.partial):
         return name_of(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
@@ -113,7 +113,7 @@ def misfit(function: Callable[..., object], count: int) -> str | None:
 
 
 def ask(function: StateFunction, state: Mapping[str, Any]) -> object:
-    """What a function says of the state; something to wait for would count as true, so it fails."""
+    """What a predicate says of the state. An awaitable would count as true, so it is an error."""
     answer = function(state)
     # closed, or Python warns that it was never awaited
     if inspect.iscoroutine(answer):

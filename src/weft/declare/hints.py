@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def explain_policy_calls(function: Callable[P, R]) -> Callable[P, R]:
-    """Refuse an option of `C` that there is none of where it is written, and name the nearest."""
+    """Refuse an unknown option of a word of `C` where it is written, and name the nearest."""
     return _check_call(function, "C")
 
 
@@ -97,7 +97,7 @@ class OneLetter:
 
 
 def no_such_word(letter: str, name: str, words: Iterable[str]) -> AttributeError:
-    """The error for a word that there is none of: ours for it, the nearest one, or all."""
+    """The error for an unknown word: our word for it, the nearest one, or all words."""
     listed = list(words)
     ours = WORDS_ELSEWHERE.get(f"{letter}.{name}")
     near = find_near(name, listed, cutoff=0.5)

@@ -300,7 +300,7 @@ class Gate(ByFields, Composable):
 
 
 def _choices(gate: str, values: object) -> tuple[Choice, ...]:
-    """The choices of a gate as values, or an error that says which is none."""
+    """The choices of a gate as values, or an error that names a bad one."""
     hint = 'write choices=["yes", "no"]'
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise field_error(gate, "choices", f"{values!r} is not a list of choices", hint)
@@ -349,7 +349,7 @@ def check_value(op: Comparison, value: object, *, where: str) -> Json:
 
 
 def holds(op: Comparison, current: Json, value: Json) -> bool:
-    """Whether the value that was found compares so with the one the case names."""
+    """Whether the comparison holds between the value found and the value of the case."""
     match op:
         case "eq":
             return same(current, value)
@@ -364,7 +364,7 @@ def holds(op: Comparison, current: Json, value: Json) -> bool:
 
 
 def same(one: Json, other: Json) -> bool:
-    """Whether two values say the same; of texts, blanks around them and letter case say nothing."""
+    """Whether two values are equal; for texts, outer blanks and letter case do not count."""
     if isinstance(one, str) and isinstance(other, str):
         return _label(one) == _label(other)
     # in Python True == 1, in JSON it is not
@@ -409,7 +409,7 @@ def _order_holds(op: str, current: Json, value: Json) -> bool:
 
 
 def _is_number(value: Json) -> TypeGuard[float]:
-    """Whether it is a number; True and False are none in JSON."""
+    """Whether it is a number; in JSON, True and False are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

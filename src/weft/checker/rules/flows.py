@@ -44,7 +44,7 @@ from weft.values import Json, JsonObject
 
 
 def loop_without_exit(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A loop that ends only because its rounds are counted: nothing in it writes what it asks."""
+    """A loop that always takes all its rounds: nothing in it writes what its condition asks."""
     tools = (tool for agent in record.survey.agents for tool in agent.tools)
     if any(_LEAVING.fullmatch(tool.name) for tool in tools):
         for node in every_node(record.survey.root):
@@ -84,7 +84,7 @@ _LEAVING = late_pattern(r"(?:exit|end|stop|leave|finish|break|quit)_?(?:the_)?lo
 
 
 def _feigned_exits(loop: Loop) -> Iterator[Diagnostic]:
-    """Tools that are called like a way out of the loop, and are none."""
+    """Tools with the name of a way out of the loop that do not end it."""
     agents = agents_of(loop.body)
     if not all(map(is_tied, agents)):  # another one may end it
         return
@@ -460,7 +460,7 @@ def _misfit(node: Route, case: Case, why: str) -> Diagnostic:
 
 
 def shadowed_case(record: WalkRecord) -> Iterator[Diagnostic]:
-    """Cases that are never come to, because one before them always holds too."""
+    """Cases that never decide, because an earlier case always holds too."""
     for node, world in record.routes:
         known = _fact_and_shape(node, world)
         kind = kind_of(known[1]) if known is not None else ""
@@ -594,7 +594,7 @@ def _kind(value: Json) -> str:
 
 
 def vain_comparison(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A function that compares a value with one that whoever writes it never writes."""
+    """A comparison with a value that the writer of the key never writes."""
     for site in record.sites:
         if site.world.opaque:
             continue  # other code may write other values
@@ -618,7 +618,7 @@ def vain_comparison(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 class _Vain(NamedTuple):
-    """A comparison that tells nothing apart: how it comes out, and what is really there."""
+    """A comparison that always comes out the same: how, and which values there really are."""
 
     outcome: str
     known: str

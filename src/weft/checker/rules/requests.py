@@ -112,7 +112,7 @@ def _channel(read: Read) -> str:
 
 
 def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
-    """An agent that speaks to nobody: no key, and no view that shows its words."""
+    """An agent that nobody hears: it writes no key, and no view shows its words."""
     final = {site.node.name for site in record.sites if site.last}
     for agent, site in record.agent_sites():
         if site.last or agent.output_key is not None:
@@ -206,7 +206,7 @@ def _is_given(site: Site, read: Read) -> bool:
 
 
 def _is_label(site: Site, read: Read) -> bool:
-    """Whether the key holds one of a few words, a number or a truth: no request."""
+    """Whether the key holds one of a few words, a number or a boolean, which is not a request."""
     fact = site.world.facts.get(read.key)
     shape, _ = follow(fact.schema, read.path) if fact is not None else (None, "")
     return values_of(shape) is not None or kind_of(shape) in ("number", "integer", "boolean")
@@ -293,7 +293,7 @@ EARLY = 0.25
 
 
 def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A tool, or an agent that a model is to choose, of which nothing is known but its name."""
+    """A tool, or an agent that a model chooses, without a description."""
     for agent in record.survey.agents:
         for child in agent.sub_agents:
             if not child.description.strip():
@@ -381,7 +381,7 @@ _QUOTES = late_pattern("[`'\"]")
 
 
 def missing_tool(record: WalkRecord) -> Iterator[Diagnostic]:
-    """An agent that is told to call a tool which it does not have."""
+    """An agent whose instruction calls for a tool that it does not have."""
     agents = record.survey.agents
     tools = {tool.name for agent in agents for tool in agent.tools}
     others = {one.name for one in (*agents, *(node for node, _ in record.survey.nodes))}
@@ -518,7 +518,7 @@ def _asks_for_more(agent: Agent) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_taken(model: str) -> bool:
-    """Whether a request for nothing but this model is taken; most agents of a flow share one."""
+    """Whether the provider takes a request with nothing but this model; agents often share one."""
     try:
         require_model_name(model, where="model")
     except UsageError:
@@ -736,7 +736,7 @@ def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def _misspelt(name: str, names: Collection[str]) -> str:
-    """The name that was likely meant; one of another number is another thing."""
+    """The name that was likely meant; names that differ in a number are different things."""
     scoped = [one for one in names if one.partition(":")[2] == name]
     bare = name.rstrip("0123456789")
     others = [one for one in names if one.rstrip("0123456789") != bare]

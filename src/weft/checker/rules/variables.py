@@ -332,7 +332,7 @@ def _read_next_turn(record: WalkRecord) -> set[tuple[str, Writer]]:
 
 
 def _is_rewritten(fact: Fact | None) -> bool:
-    """Whether a key was written by who writes it in any case: not by a tool or a callback."""
+    """Whether a node writes the key on every run, unlike a tool or a callback."""
     if fact is None:
         return False
     steps = ("step", "transform")
@@ -396,12 +396,12 @@ class _LostOutputs:
 
     @cached_property
     def _misnamed_keys(self) -> set[str]:
-        """The keys that a text names wrongly: that is said there."""
+        """The keys that a text names wrongly; another rule reports them."""
         return {key for key, _, _ in lookalike_keys(self._record)}
 
     @cached_property
     def _missing_keys(self) -> list[str]:
-        """The keys that are read and not there: one that is only misspelt is said there."""
+        """The keys that are read and not there; another rule reports a misspelt one."""
         missed = (
             read.key
             for site in self._record.sites
@@ -476,7 +476,7 @@ def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def _differs(one: str, other: str) -> bool:
-    """Whether two names differ in more than a number or an ending: such ones are two things."""
+    """Whether two names differ in more than a number or an ending."""
     (stem, dot, _), (other_stem, other_dot, _) = one.rpartition("."), other.rpartition(".")
     if dot and other_dot and stem == other_stem:
         return False
