@@ -413,7 +413,7 @@ class Thread:
                     fresh.add(block.id)
                 elif isinstance(block, ResultBlock) and block.call_id not in fresh:
                     id = block.call_id
-                    late = late or id in self.called or id in self.used_ids
+                    late = late or id in self.used_ids or id in self.called
         return late
 
     def _remember_ids(

@@ -43,7 +43,7 @@ from weft.session import Compaction, Event
 from weft.session.branches import around
 from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
-from weft.session.strand import Strand
+from weft.session.strand import Strand, skim_of
 from weft.session.talk import (
     PAUSED,
     PlainCall,
@@ -501,9 +501,11 @@ def lower_talk(
     heard.extend([None] * (events.settled - len(heard)))
     turns = TurnsOnly(dialect_named(target.dialect), target.model, heard)
     talk = PlainTalk()
+    skim = skim_of(events)
+    skimmed = skim.length if skim is not None else 0
     while talk.read < events.settled:
         before = talk.read
-        _lower_piece(turns, talk, _read_utterances(events, before), view)
+        _lower_piece(turns, talk, _read_utterances(events, before), view, skimmed)
         if turns.is_reported or turns.opens == "model":
             return None
         if talk.read == before:
@@ -516,13 +518,20 @@ def lower_talk(
     items: Strand[Item] = Strand.over(LateItems(log, view, turns.starts))
     turns.keep_with(items, track)
     notes = LateSequence(lambda: read_talk(log, 0, view, frozenset()).notes)
-    return LoweredTalk(read, talk.calls, talk.others, talk.features, items, notes)
+    others = talk.others
+    if skim is not None:
+        others = skim.calls_before(min(read, skimmed))
+        others |= talk.others
+    return LoweredTalk(read, talk.calls, others, talk.features, items, notes)
 
 
 def _lower_piece(
-    turns: TurnsOnly, talk: PlainTalk, spoken: Sequence[Utterance], view: TalkView
+    turns: TurnsOnly, talk: PlainTalk, spoken: Sequence[Utterance], view: TalkView, skimmed: int
 ) -> None:
-    """Lower what is said next, as `plain_items` makes items of it."""
+    """Lower what is said next, as `plain_items` makes items of it.
+
+    The ids of others' calls before `skimmed` are known to the store.
+    """
     agent, starts, features = view.agent, turns.starts, talk.features
     position, shared = talk.read, dict[str, str]()
     for one in spoken:
@@ -537,7 +546,8 @@ def _lower_piece(
                 turns.exchange(calls)
             else:
                 features |= Feature.FOREIGN
-                talk.others.update([call.id for call in calls])
+                if position >= skimmed:
+                    talk.others.update([call.id for call in calls])
                 is_in_view = turns.tell(position, one, tell_utterance)
         elif not text:
             features |= Feature.HIDDEN

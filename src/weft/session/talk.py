@@ -238,7 +238,7 @@ def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
             break
         asks = author == "user" or content.role == "user"
         is_data = event.audience == "internal" and author != "user"
-        delta, wrote = event.actions.state_delta, ()
+        delta, wrote = event.actions.state_delta, tuple[str, ...]()
         if delta and author != "user":
             wrote = tuple([key for key, value in delta.items() if spells(text, value)])
         listed.append(Utterance(author, text, (), asks, is_data, wrote))
