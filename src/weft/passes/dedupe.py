@@ -2,7 +2,7 @@
 
 import re
 from collections import ChainMap
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -283,13 +283,11 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     def change(item: Item, _: None) -> Item | Note:
         if env.instruction.captured and item.kind == "user" and item.author == "user":
             return _referring(item, env)
-        text, key = _answer_text(item) if item.wrote else None, ""
+        text = _answer_text(item) if item.wrote else None
         # most answers are not carried: for texts a look into the set tells
-        if text is not None and (text.strip() in texts or not only_texts):
-            key = _carried(item, text, env)
-        if not key:
+        if text is None or (only_texts and text.strip() not in texts):
             return item
-        return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item)
+        return note_carried(item, text, env.instruction.carried) or item
 
     # it runs on new items only, whose thread begins again when another value is carried
     return rewrite_items(prompt, "dedupe_state", change)
@@ -326,13 +324,17 @@ def _answer_text(item: Item) -> str | None:
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _carried(item: Item, text: str, env: Env) -> str:
-    """The key under which the instruction carries what this item says, if there is one."""
-    names = dict.fromkeys((*item.wrote, *env.instruction.carried))  # it may have been renamed since
+def note_carried(item: Item, text: str, carried: Mapping[str, Json]) -> Note | None:
+    """Why an answer is left out, if the instruction carries what it says."""
+    key = find_carried(item.wrote, text, carried)
+    return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item) if key else None
+
+
+def find_carried(wrote: Sequence[str], text: str, carried: Mapping[str, Json]) -> str:
+    """The key under which the instruction carries a text that was written to keys, if any."""
+    names = dict.fromkeys((*wrote, *carried))  # it may have been renamed since
     for key in names:
-        if key in env.instruction.carried and any(
-            spells(text, one) for one in _each(env.instruction.carried[key])
-        ):
+        if key in carried and any(spells(text, one) for one in _each(carried[key])):
             return key
     return ""
 

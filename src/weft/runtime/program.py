@@ -27,6 +27,7 @@ from weft.errors import DeclarationError, UsageError, WeftError, describe_kind
 from weft.misuse import find_near
 from weft.models import Model
 from weft.session import Session
+from weft.session.lookback import supplied_keys
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ class Program:
         keys = self._keys
         if not keys:
             return self
-        supplied = {*state, *_supplied_keys(session)}
+        # to begin with, or with a message
+        supplied = {*state, *session.initial, *supplied_keys(session.events)}
         # a key that the application wrote has its writer: no agent is to write it as well
         known = {key for key in keys.values() if key in supplied}
         if known:
@@ -184,14 +186,6 @@ def _declared_inputs(root: Node) -> Mapping[str, object]:
     from weft.checker.check import declared_inputs
 
     return declared_inputs(root)
-
-
-def _supplied_keys(session: Session) -> Iterator[str]:
-    """The keys that the application put into the session: to begin with, or with a message."""
-    yield from session.initial
-    for event in session.events:
-        if event.author == "user":
-            yield from event.actions.state_delta
 
 
 # --- an agent's tools and its model
