@@ -130,9 +130,11 @@ def is_json(value: object, depth: int = 0) -> bool:
         elif kind is float:
             if not math.isfinite(each):  # type: ignore[arg-type]
                 return False
-        elif (kind is not dict and kind is not list) or depth >= MAX_DEPTH:
-            return False
-        elif not is_json(each, depth + 1):
+        elif (
+            (kind is not dict and kind is not list)
+            or depth >= MAX_DEPTH
+            or not is_json(each, depth + 1)
+        ):
             return False
     return True
 
@@ -168,7 +170,7 @@ def _copy_json(value: object, depth: int) -> Json:
             f"the value nests deeper than {MAX_DEPTH} levels", "store it as text or as an artifact"
         )
     if type(value) is dict or isinstance(value, Mapping):
-        members: Mapping[object, object] = value  # type: ignore[assignment]
+        members: Mapping[object, object] = value
         copied: JsonObject = {}
         for key, item in members.items():
             if not isinstance(key, str):

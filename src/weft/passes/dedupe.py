@@ -276,17 +276,38 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     # nobody's answer was stored, and none of the user's words: nothing can be there twice
     if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
-    carried = [one for value in env.instruction.carried.values() for one in _each(value)]
-    texts = {value.strip() for value in carried if isinstance(value, str)}
-    only_texts = all(isinstance(value, str) for value in carried)
+    # under which keys each text is carried; None as soon as something else is carried, too
+    keys_by_text: dict[str, list[str]] | None = {}
+    for key, value in env.instruction.carried.items():
+        if not isinstance(value, str):
+            keys_by_text = None
+            break
+        keys_by_text.setdefault(value.strip(), []).append(key)
+    captured = env.instruction.captured
 
     def change(item: Item, _: None) -> Item | Note:
-        if env.instruction.captured and item.kind == "user" and item.author == "user":
+        if captured and item.kind == "user" and item.author == "user":
             return _referring(item, env)
-        text, key = _answer_text(item) if item.wrote else None, ""
-        # most answers are not carried: for texts a look into the set tells
-        if text is not None and (text.strip() in texts or not only_texts):
+        if not item.wrote or item.kind != "model":
+            return item
+        blocks = item.blocks
+        text: str | None
+        if len(blocks) == 1 and type(blocks[0]) is TextBlock:  # as nearly every answer
+            text = blocks[0].text
+        else:
+            text = _answer_text(item)
+        if text is None:
+            return item
+        if keys_by_text is None:
             key = _carried(item, text, env)
+        else:
+            keys = keys_by_text.get(text.strip(), ())
+            # its own key first; but the answer may have been renamed since
+            key = keys[0] if keys else ""
+            for own in item.wrote if keys else ():
+                if own in keys:
+                    key = own
+                    break
         if not key:
             return item
         return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item)
@@ -315,12 +336,8 @@ def _referring(item: Item, env: Env) -> Item | Note:
 
 
 def _answer_text(item: Item) -> str | None:
-    """All that an item says, where it is an answer."""
+    """All that an answer says; None where there is more to it than words."""
     blocks = item.blocks
-    if item.kind != "model":
-        return None
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        return blocks[0].text
     if not all(isinstance(block, TextBlock | ThoughtBlock) for block in blocks):
         return None
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))

@@ -390,7 +390,7 @@ def drop_data(prompt: Prompt, env: Env) -> Prompt:
 
 
 def _hides(env: Env) -> bool:
-    return any(
-        isinstance(stage.selector, Everything) and not stage.selector.data
-        for stage in env.policy.stages
-    )
+    for stage in env.policy.stages:
+        if isinstance(stage.selector, Everything) and not stage.selector.data:
+            return True
+    return False
