@@ -131,9 +131,9 @@ _HOMES = {
     "instructions": "weft",
     "plugins": "weft",
     "race": "weft.declare",
-    "run": "weft.runtime",
-    "run_sync": "weft.runtime",
-    "stream": "weft.runtime",
+    "run": "weft.runtime.shortcuts",
+    "run_sync": "weft.runtime.shortcuts",
+    "stream": "weft.runtime.shortcuts",
     "tap": "weft.declare",
     "timeout": "weft.declare",
     "tool": "weft.declare",
@@ -230,7 +230,10 @@ if not TYPE_CHECKING:  # or else a type checker would take any name
 
         if home == "weft":
             return import_module(f"weft.{name}")
-        value: object = getattr(import_module(home), name)
+        from weft.collector import collector_paused
+
+        with collector_paused():
+            value: object = getattr(import_module(home), name)
         globals()[name] = value
         if home == "weft.declare":
             from weft.declare.compose import draw_with

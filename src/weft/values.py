@@ -170,7 +170,7 @@ def _copy_json(value: object, depth: int) -> Json:
             f"the value nests deeper than {MAX_DEPTH} levels", "store it as text or as an artifact"
         )
     if type(value) is dict or isinstance(value, Mapping):
-        members: Mapping[object, object] = value  # type: ignore[assignment]
+        members: Mapping[object, object] = value
         copied: JsonObject = {}
         for key, item in members.items():
             if not isinstance(key, str):

@@ -23,13 +23,13 @@ from tests.cli.run import weft
 from tests.stores.test_skim import BOT, FLOW, POLICIES, changed, facts, said, talk
 from tests.support.strategies import logs
 from weft import Actions, Agent, C, Content, Event, ModelResponse, Part, Policy, Runner, Session
+from weft.collector import collector_paused
 from weft.compiler import caching, compile_request, items
 from weft.content import call_part, result_part
 from weft.errors import StoreError, UsageError
 from weft.runtime.earlier import rewind_event
 from weft.session import MemoryStore, SessionKey, Store, Usage
 from weft.session.store import ArchivingStore
-from weft.session.strand import collector_paused
 from weft.stores import chapters, open_store, steps
 from weft.stores.artifacts import MemoryArtifacts
 from weft.stores.rows import StateReader, UnreadEvents

@@ -345,7 +345,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     if start and not call.branch:
         try:
             # the start of a long log is left unread, if the window drops all of it anyway
-            brief = basis._replace(start=start, skim=skim_of(events))
+            brief = msgspec.structs.replace(basis, start=start, skim=skim_of(events))
             woven = weave(events, inputs.facts, slot, brief, env, passes)
             return _View(policy, passes, env, scale, labelled, woven)
         except LateResult:
@@ -393,7 +393,7 @@ def _basis(env: Env, facts: LogFacts, labelled: "Labelled | None") -> Basis:
         return WHOLE
     return Basis(
         start,
-        tuple(sorted((key, to_text(value)) for key, value in carried.items())),
+        tuple(sorted([(k, v if type(v) is str else to_text(v)) for k, v in carried.items()])),
         facts.reaches_back,
         env.invocation if facts.reaches_back >= 0 else "",
         labelled.all if labelled is not None else (),
@@ -485,6 +485,9 @@ def _budget(own: Budget | None, within: int | None) -> Budget | None:
     return replace(own if own is not None else TokenBudget(within).limit, tokens=within)
 
 
+_TEXTS = frozenset((str,))
+
+
 class _Resolved(msgspec.Struct, frozen=True):
     """The instructions of the newest request, and what they were made of.
 
@@ -539,7 +542,7 @@ def _resolved(
     read = wording.read(scope.state, scope.artifacts)
     if read is not None:
         texts = None
-        if wording.keys is not None and all(isinstance(value, str) for value in read):
+        if wording.keys is not None and _TEXTS.issuperset(map(type, read)):
             texts = tuple(zip(wording.keys, read, strict=True))
             # it reads nothing at all: every session of the plan has the same instructions
             if not texts and not wording.asks:

@@ -89,7 +89,7 @@ class LateResult(Exception):
     """A result answers a call that the thread did not read: it must read all of the log."""
 
 
-class Basis(NamedTuple):
+class Basis(msgspec.Struct, frozen=True):
     """What a thread's items depend on besides the log and its slot; they change seldom.
 
     `start` is where the view begins, `carried` what the instruction says of the log already,
@@ -125,7 +125,7 @@ class Woven(msgspec.Struct, frozen=True):
     """What is to be said about events that were not looked at: of earlier turns, of branches."""
 
 
-class Made(NamedTuple):
+class Made(msgspec.Struct, frozen=True):
     """What an event becomes for every agent but the one that made it."""
 
     author: str
@@ -231,6 +231,11 @@ class Thread:
         Where the view is narrow, or something reaches back, passes look at every item.
         """
         consumed = self.consumed
+        if not consumed and events.settled <= _MANY:
+            # somebody besides the user and the agent spoke: the log is not plain talk as a whole
+            authors = len(facts.authors) + len(facts.newest)
+            if authors > 2 or (authors == 2 and not facts.has_author(env.agent)):
+                return False
         return not (
             self.basis.reaches_back >= consumed
             or env.policy.facts.view != "default"
@@ -314,7 +319,7 @@ class Thread:
         if self._passed_by >= 0 or start:
             slot = self.slot
             beside = partial(notes_beside, events, start, self._passed_by, slot.agent, slot.branch)
-        diagnostics = tuple(one.diagnostic for one in findings)
+        diagnostics = tuple([one.diagnostic for one in findings]) if findings else ()
         if self.talk_notes is not None:
             notes = PassNotes((self.talk_notes, notes))
         return Woven(items, notes, diagnostics, self.features, self.basis.start, beside)
@@ -461,7 +466,8 @@ def _settles(items: Sequence[Item], length: int, joined: Mapping[int, int]) -> t
     place of the log, as `joined` has it by position, is settled together.
     """
     whole = len(items)
-    while whole and _came(items[whole - 1].position, joined) >= length:
+    came = joined.get
+    while whole and came(last := items[whole - 1].position, last) >= length:
         whole -= 1
     boundary = length
     for index in range(whole):
@@ -473,7 +479,7 @@ def _settles(items: Sequence[Item], length: int, joined: Mapping[int, int]) -> t
     while moved:
         moved = False
         for index in range(whole):
-            if _came(items[index].last, joined) >= boundary:
+            if came(last := items[index].last, last) >= boundary:
                 whole, boundary, moved = index, _came(items[index].position, joined), True
                 break
     while joined and whole and _came(items[whole - 1].position, joined) >= boundary:
@@ -506,7 +512,7 @@ def weave(
         threads = views.threads(slot)
         # under a plain policy the agent's name matters only once it has spoken
         if threads.newest is None and passes.plain and _is_stranger(slot, events, facts):
-            slot = slot._replace(agent="")
+            slot = Slot("", slot.branch, slot.view, slot.measure)
             threads = views.threads(slot)
         thread = threads.newest
         if thread is not None and thread.consumed > events.settled:

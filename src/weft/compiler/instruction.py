@@ -133,7 +133,9 @@ class Wording(msgspec.Struct, frozen=True):
         """
         values: list[object] = []
         for variable in self.variables:
-            value = lookup(variable, state, artifacts)
+            value: object = state.get(variable.key)
+            if variable.path or variable.artifact:
+                value = lookup(variable, state, artifacts)
             if type(value) is str or (value is None and variable.optional):
                 values.append(value)
             elif value is None:
@@ -188,9 +190,12 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
             diagnostics += source.diagnostics
         if block is not None:
             parts.append(SystemPart(source.name, block))
-    system = tuple(part.block for part in parts)
-    ordered = all(one.stability <= other.stability for one, other in pairwise(system))
-    features = Feature.NONE if ordered else Feature.UNORDERED
+    system = tuple([part.block for part in parts])
+    features = Feature.NONE
+    for one, other in pairwise(system):
+        if one.stability > other.stability:
+            features = Feature.UNORDERED
+            break
     return Instructions(tuple(parts), system, features, carried, provided, tuple(diagnostics))
 
 
@@ -318,7 +323,9 @@ def _templated(
     spans: list[Span] = []
     end = 0
     for piece in pieces:
-        text = _sendable(piece.text, whole, diagnostics)
+        text = piece.text
+        if not text.isascii():
+            text = _sendable(text, whole, diagnostics)
         texts.append(text)
         end += len(text)
         if text:
@@ -330,6 +337,8 @@ def _templated(
 def _provided_text(agent: Agent, field: Field, whole: Origin, scope: Scope) -> "Provided":
     """What the author wrote, or what a provider says: now, or in the request that is rebuilt."""
     value = _text_of(agent, field)
+    if type(value) is str and not scope.recorded:  # as nearly always
+        return Provided(value, False, False)
     # what is recorded is what the tree's own providers said
     recorded: Mapping[str, str] = {} if agent.name == RUN else scope.recorded
     is_recorded = False

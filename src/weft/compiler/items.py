@@ -451,7 +451,7 @@ PIECE = 2_000
 """How many events of a long log are in memory at once."""
 
 
-class WireTarget(NamedTuple):
+class WireTarget(msgspec.Struct, frozen=True):
     """For whom a request is lowered."""
 
     dialect: str

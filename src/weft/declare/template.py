@@ -178,11 +178,15 @@ def render(
         if isinstance(piece, Literal):
             rendered.append(RenderedPiece(piece.text, piece.start, piece.end, None, False))
             continue
-        value = lookup(piece, state, artifacts or {})
+        value: Json | None = state.get(piece.key)
+        if piece.path or piece.artifact:
+            value = lookup(piece, state, artifacts or {})
         missing = value is None
         if value is None:
             keep = not (piece.optional or drop_missing)
             text = template.source[piece.start : piece.end] if keep else ""
+        elif type(value) is str:
+            text = value
         else:
             text = to_text(value, where=f"state.{piece.name}")
         rendered.append(RenderedPiece(text, piece.start, piece.end, piece, missing))

@@ -1,10 +1,10 @@
 """What was lowered, kept from one request to the next."""
 
+from _thread import RLock  # as threading.RLock(), without a call in Python
 from array import array
 from collections.abc import Callable, Sequence
 from operator import is_
 from sys import getrefcount
-from threading import RLock
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from weft.checker.check import check
+from weft.collector import collector_paused
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
@@ -30,7 +31,6 @@ from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import AnsweredStep, homes_of, speaker_of
 from weft.session import Event, Session
-from weft.session.strand import collector_paused
 from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject, compact
 

@@ -276,18 +276,30 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     # nobody's answer was stored, and none of the user's words: nothing can be there twice
     if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
-    carried = [one for value in env.instruction.carried.values() for one in _each(value)]
-    texts = {value.strip() for value in carried if isinstance(value, str)}
-    only_texts = all(isinstance(value, str) for value in carried)
+    carried = env.instruction.carried
+    only_texts, texts = True, set[str]()
+    for value in carried.values():
+        if isinstance(value, str):
+            texts.add(value.strip())
+        else:
+            only_texts = False
+    captured = env.instruction.captured
 
     def change(item: Item, _: None) -> Item | Note:
-        if env.instruction.captured and item.kind == "user" and item.author == "user":
+        if captured and item.kind == "user" and item.author == "user":
             return _referring(item, env)
-        text = _answer_text(item) if item.wrote else None
+        if not item.wrote or item.kind != "model":
+            return item
+        blocks = item.blocks
+        text: str | None
+        if len(blocks) == 1 and type(blocks[0]) is TextBlock:  # as nearly every answer
+            text = blocks[0].text
+        else:
+            text = _answer_text(item)
         # most answers are not carried: for texts a look into the set tells
         if text is None or (only_texts and text.strip() not in texts):
             return item
-        return note_carried(item, text, env.instruction.carried) or item
+        return note_carried(item, text, carried) or item
 
     # it runs on new items only, whose thread begins again when another value is carried
     return rewrite_items(prompt, "dedupe_state", change)
@@ -313,12 +325,8 @@ def _referring(item: Item, env: Env) -> Item | Note:
 
 
 def _answer_text(item: Item) -> str | None:
-    """All that an item says, where it is an answer."""
+    """All that an answer says; None where there is more to it than words."""
     blocks = item.blocks
-    if item.kind != "model":
-        return None
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        return blocks[0].text
     if not all(isinstance(block, TextBlock | ThoughtBlock) for block in blocks):
         return None
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
@@ -332,9 +340,12 @@ def note_carried(item: Item, text: str, carried: Mapping[str, Json]) -> Note | N
 
 def find_carried(wrote: Sequence[str], text: str, carried: Mapping[str, Json]) -> str:
     """The key under which the instruction carries a text that was written to keys, if any."""
-    names = dict.fromkeys((*wrote, *carried))  # it may have been renamed since
-    for key in names:
-        if key in carried and any(spells(text, one) for one in _each(carried[key])):
+    for key in (*wrote, *carried):  # its own key first; it may have been renamed since
+        value = carried.get(key)
+        if isinstance(value, str):
+            if spells(text, value):
+                return key
+        elif value is not None and any(spells(text, one) for one in _each(value)):
             return key
     return ""
 

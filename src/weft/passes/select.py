@@ -395,7 +395,7 @@ def note_data(item: Item) -> Note:
 
 def hides_data(policy: Policy) -> bool:
     """Whether what is data for others is left out."""
-    return any(
-        isinstance(stage.selector, Everything) and not stage.selector.data
-        for stage in policy.stages
-    )
+    for stage in policy.stages:
+        if isinstance(stage.selector, Everything) and not stage.selector.data:
+            return True
+    return False

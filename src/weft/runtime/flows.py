@@ -204,9 +204,12 @@ class NodeRun(Visitor[Events]):
         """One step after the other; a failed one ends the sequence."""
         for index, step in enumerate(node.steps):
             inner = self.place.child(step.name, index)
-            async with aclosing(run_node(self.invocation, inner, step)) as events:
+            events = run_node(self.invocation, inner, step)
+            try:
                 async for event in events:
                     yield event
+            finally:
+                await events.aclose()
             # escalating leaves the loop at once, not after the rest of the round
             if self.is_round and self._has_escalated(inner):
                 break

@@ -38,7 +38,8 @@ class Place(NamedTuple):
     def child(self, name: str, index: int | str) -> "Place":
         """The place of a node below this one."""
         step = f"{name}@{index}"
-        return self._replace(path=f"{self.path}/{step}" if self.path else step)
+        path = f"{self.path}/{step}" if self.path else step
+        return Place(path, self.branch, self.scope)
 
     def branched(self, parallel: str, name: str) -> "Place":
         """The same place on a branch of its own, which no sibling sees."""

@@ -22,11 +22,9 @@ from weft.errors import (
     UnknownName,
     UsageError,
 )
-from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices
 from weft.runtime.earlier import find_request, first_of, is_settled, is_unfinished
 from weft.runtime.invocation import Invocation, Request, Services
-from weft.runtime.payloads import keep_large
 from weft.runtime.place import (
     ROOT,
     Interrupted,
@@ -317,6 +315,8 @@ async def _events(
         finally:
             control.task = None
         if interrupted:
+            from weft.runtime.batch import CANCELLED, INTERRUPTED, stop  # few runs are stopped
+
             why = CANCELLED if log.feed.is_cancelled else INTERRUPTED
             last = await finish_even_if_cancelled(stop(invocation, invocation.author, why))
             if invocation.announced:
@@ -409,6 +409,8 @@ async def _settle_cancelled(invocation: Invocation) -> None:
     # to whoever goes on, this looks as if the process had died
     if invocation.control.is_handed_over:
         return
+    from weft.runtime.batch import CANCELLED, stop_quietly
+
     last: Event | None = invocation.event(invocation.author, ROOT, error=CANCELLED)
     try:
         last = await finish_even_if_cancelled(stop_quietly(invocation, invocation.author))
@@ -489,6 +491,8 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
         invocation.enter(session, id, program, resumed=False)
         actions = Actions(state_delta=request.state)
         if content is not None and any(part.inline_data for part in content.parts or ()):
+            from weft.runtime.payloads import keep_large
+
             # large files go to the artifacts, so that the log stays small
             message = await keep_large(invocation, content.parts or ())
             content = msgspec.structs.replace(content, parts=message.parts)

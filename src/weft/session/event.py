@@ -330,6 +330,8 @@ def hold(event: Event, branch: str, delta: JsonObject) -> Event:
 
 def written_by(event: Event) -> JsonObject:
     """What an event wrote: to the session, on its branch, or for branches to begin with."""
+    if event.custom_metadata is None:  # as most events
+        return event.actions.state_delta
     notes = event.provenance
     if not notes.writes:
         return event.actions.state_delta

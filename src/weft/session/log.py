@@ -24,7 +24,6 @@ from weft.session.event import (
     without_temp,
 )
 from weft.session.lookback import waiting_in
-from weft.session.session_json import SavedSession, decode_session, encode_session
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, is_json, require_json, require_object
 
@@ -216,6 +215,8 @@ class Session:
         they are verified when it is read. If events wrote over what the session started with,
         the last one has that too, so that earlier states are the same when it is read.
         """
+        from weft.session.session_json import SavedSession, encode_session
+
         events = [stored(event) for event in self.events]
         return encode_session(
             SavedSession(
@@ -239,6 +240,8 @@ class Session:
         itself wrote them: pass `trusted=True` for JSON that your own `to_json` made and nobody
         else could change. Else they are set aside.
         """
+        from weft.session.session_json import decode_session
+
         saved = decode_session(data, name=name, trusted=trusted)
         try:
             session = Session(
@@ -319,10 +322,10 @@ def read_session(path: "Path", *, trusted: bool = False) -> Session:
 def stored(event: Event) -> Event:
     """The event without its `temp:` deltas."""
     delta = event.actions.state_delta
-    lasting = without_temp(delta) if delta else delta
-    if len(lasting) == len(delta):
-        return event
-    return replace(event, actions=replace(event.actions, state_delta=lasting))
+    for key in delta:
+        if key.startswith("temp:"):
+            return replace(event, actions=replace(event.actions, state_delta=without_temp(delta)))
+    return event
 
 
 def _fold(

@@ -9,7 +9,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from weft.content import Content, Part
 from weft.media import SCHEME
@@ -359,7 +358,9 @@ class LogFacts(msgspec.Struct, frozen=True):
             if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
                 if actions.state_delta and event.author != "user" and not event.partial:
                     wrote.append(event)
-                    captured |= _captured_keys(event, asked)
+                    # an event with words of its own stores its answer, not the user's message
+                    if event.content is None:
+                        captured |= _captured_keys(event, asked)
                 if actions.rewind_before_invocation_id or actions.compaction is not None:
                     reaches_back = position
             if event.branch:
@@ -371,12 +372,25 @@ class LogFacts(msgspec.Struct, frozen=True):
                     reaches_back = position
                 if notes.writes and not actions.state_delta and written_by(event):
                     wrote.append(event)
-                    captured |= _captured_keys(event, asked)
+                    if event.content is None:
+                        captured |= _captured_keys(event, asked)
             position += 1
-        facts = LogFacts(
+        produced, volatile = self.produced, self.volatile
+        if wrote:
+            keys, written = set(produced), set(volatile)
+            # in the order of the log, so that it adds up to the same at once and step by step
+            for event in wrote:
+                keys.update(wrote_keys(event))
+                if event.custom_metadata is not None:
+                    keys.update(gathered_by(event))
+                if None in event.actions.state_delta.values():
+                    keys.update(_moved_keys(event, keys))
+                written.update(written_by(event))
+            produced, volatile = frozenset(keys), frozenset(written)
+        return LogFacts(
             position,
-            self.produced,
-            self.volatile,
+            produced,
+            volatile,
             reaches_back,
             forks,
             branched,
@@ -384,15 +398,6 @@ class LogFacts(msgspec.Struct, frozen=True):
             asked,
             authors,
             newest,
-        )
-        if not wrote:
-            return facts
-        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
-        produced = produced.union(*(gathered_by(event) for event in wrote))
-        return replace(
-            facts,
-            produced=produced.union(*(_moved_keys(event, produced) for event in wrote)),
-            volatile=self.volatile.union(*(written_by(event) for event in wrote)),
         )
 
 
@@ -447,15 +452,14 @@ def supplied_keys(log: Strand[Event]) -> frozenset[str]:
 
 
 def _captured_keys(event: Event, asked: Event | None) -> frozenset[str]:
-    """The keys under which an event keeps what the user said last."""
-    # an event with words of its own stores its answer, not the user's message
-    if asked is None or event.content is not None:
+    """The keys under which an event without words keeps what the user said last."""
+    if asked is None:
         return frozenset()
     text = asked.text
     return frozenset(key for key, value in written_by(event).items() if text and value == text)
 
 
-def _moved_keys(event: Event, produced: frozenset[str]) -> list[str]:
+def _moved_keys(event: Event, produced: Container[str]) -> list[str]:
     """The keys that an answer may stand under since its own was taken away, as by a renaming."""
     delta = event.actions.state_delta
     # only a key that held an answer and is deleted here can have moved
@@ -469,7 +473,11 @@ def wrote_keys(event: Event) -> tuple[str, ...]:
     text = event.text
     if not text:
         return ()
-    return tuple(key for key, value in written_by(event).items() if spells(text, value))
+    keys: list[str] = []
+    for key, value in written_by(event).items():
+        if value == text or spells(text, value):
+            keys.append(key)
+    return tuple(keys)
 
 
 def gathered_by(event: Event) -> list[str]:
