@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.build import make_event
 from tests.support.strategies import logs
-from weft import Actions, Agent, C, Content, Event, Part, Policy, Runner, Session, tool
+from weft import Actions, Agent, C, Event, Part, Policy, Runner, Session, tool
 from weft.compiler import Compilation, compile_request
 from weft.content import call_part, result_part
 from weft.session import SessionKey
@@ -38,23 +39,27 @@ def changed(event: Event, **fields: object) -> Event:
     return msgspec.structs.replace(event, **fields)
 
 
-def said(author: str, part: Part, turn: int, role: str = "", **more: object) -> Event:
-    """One event of a turn."""
-    content = Content(parts=(part,), role=role or ("user" if author == "user" else "model"))
-    return Event(author=author, invocation_id=f"i{turn}", content=content, **more)  # type: ignore[arg-type]
-
-
 def talk(turns: int, seed: int = 1, *, writes: bool = True) -> list[Event]:
     """Turns of plain talk, with calls in some, and state that is written in some."""
     chance = random.Random(seed)
     events: list[Event] = []
     for turn in range(turns):
-        events.append(said("user", Part(text=f"question {turn}"), turn, actions=Actions()))
+        events.append(
+            make_event("user", Part(text=f"question {turn}"), inv=f"i{turn}", actions=Actions())
+        )
         for number in range(chance.choice((0, 1, 1, 2))):
             id = f"c{turn}-{number}"
-            events.append(said("bot", call_part("look", {"number": turn}, id=id), turn))
-            events.append(said("bot", result_part("look", {"result": "é"}, id=id), turn, "user"))
-        events.append(said("bot", Part(text=f"answer {turn}"), turn, finish_reason="STOP"))
+            events.append(
+                make_event("bot", call_part("look", {"number": turn}, id=id), inv=f"i{turn}")
+            )
+            events.append(
+                make_event(
+                    "bot", result_part("look", {"result": "é"}, id=id), role="user", inv=f"i{turn}"
+                )
+            )
+        events.append(
+            make_event("bot", Part(text=f"answer {turn}"), inv=f"i{turn}", finish_reason="STOP")
+        )
         if (
             writes and (turn + seed) % 4 == 1
         ):  # as an agent with an output key, a tool, or `run(state=)`
@@ -154,11 +159,13 @@ def test_a_report_says_of_every_event_why_it_is_left_out() -> None:
 
 def test_a_late_result_is_put_beside_its_call() -> None:
     events = talk(LEAST)
-    late = said("bot", result_part("look", {"result": "late"}, id="c3-0"), LEAST, "user")
-    asked = said("user", Part(text="and?"), LEAST)
+    late = make_event(
+        "bot", result_part("look", {"result": "late"}, id="c3-0"), role="user", inv=f"i{LEAST}"
+    )
+    asked = make_event("user", Part(text="and?"), inv=f"i{LEAST}")
     agent = BOT.sees(C.window(3))
     lazy, whole = read(events), Session("s", events=events)
-    for event in (asked, late, said("bot", Part(text="well"), LEAST)):
+    for event in (asked, late, make_event("bot", Part(text="well"), inv=f"i{LEAST}")):
         lazy, whole = lazy.append(event), whole.append(event)
         brief = compile_request(agent, session=lazy, brief=True)
         assert facts(brief) == facts(compile_request(agent, session=whole))
@@ -168,9 +175,11 @@ def test_an_id_that_an_unread_call_has_is_not_given_again() -> None:
     events = talk(LEAST, seed=3)
     taken = next(event.calls[0].id for event in events if event.calls)
     again = [
-        said("user", Part(text="again"), LEAST),
-        said("bot", call_part("look", {"number": 1}, id=taken), LEAST),
-        said("bot", result_part("look", {"result": "1"}, id=taken), LEAST, "user"),
+        make_event("user", Part(text="again"), inv=f"i{LEAST}"),
+        make_event("bot", call_part("look", {"number": 1}, id=taken), inv=f"i{LEAST}"),
+        make_event(
+            "bot", result_part("look", {"result": "1"}, id=taken), role="user", inv=f"i{LEAST}"
+        ),
     ]
     agent = BOT.sees(C.window(3))
     lazy, whole = read(events).append(*again), Session("s", events=[*events, *again])
@@ -182,23 +191,25 @@ def test_an_id_that_an_unread_call_has_is_not_given_again() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        said("bot", Part(text="x"), 0, actions=Actions(state_delta={"a": None})),
-        said("bot", Part(text="x"), 0, custom_metadata={"weft": {"pending": ["c"]}}),
-        said("bot", Part(text="x"), 0, branch="a.b"),
-        said("bot", Part(text="x"), 0, error_code="error"),
-        said("bot", Part(text="x"), 0, finish_reason="CONTINUATION"),
-        said("bot", Part(text="x"), 0, audience="internal"),
-        said("bot", Part(text="x"), 0, isolation_scope="c"),
-        said("bot", Part(text="x", thought=True), 0),
-        said("bot", Part(text="x\ud83d"), 0),
-        said("bot", Part(text="x" * 60_000), 0),
-        said("bot", Part(text=""), 0),
-        said("other", Part(text="x"), 0),
-        said("", Part(text="x"), 0),
-        said("bot", call_part("look", {}, id="open"), 0),
-        said("bot", call_part("adk_request_input", {}, id="open"), 0),
-        said("bot", result_part("look", {}, id="orphan"), 0, "user"),
-        said("user", Part(text="x"), 0, actions=Actions(rewind_before_invocation_id="i0")),
+        make_event("bot", Part(text="x"), inv="i0", actions=Actions(state_delta={"a": None})),
+        make_event("bot", Part(text="x"), inv="i0", custom_metadata={"weft": {"pending": ["c"]}}),
+        make_event("bot", Part(text="x"), inv="i0", branch="a.b"),
+        make_event("bot", Part(text="x"), inv="i0", error_code="error"),
+        make_event("bot", Part(text="x"), inv="i0", finish_reason="CONTINUATION"),
+        make_event("bot", Part(text="x"), inv="i0", audience="internal"),
+        make_event("bot", Part(text="x"), inv="i0", isolation_scope="c"),
+        make_event("bot", Part(text="x", thought=True), inv="i0"),
+        make_event("bot", Part(text="x\ud83d"), inv="i0"),
+        make_event("bot", Part(text="x" * 60_000), inv="i0"),
+        make_event("bot", Part(text=""), inv="i0"),
+        make_event("other", Part(text="x"), inv="i0"),
+        make_event("", Part(text="x"), inv="i0"),
+        make_event("bot", call_part("look", {}, id="open"), inv="i0"),
+        make_event("bot", call_part("adk_request_input", {}, id="open"), inv="i0"),
+        make_event("bot", result_part("look", {}, id="orphan"), role="user", inv="i0"),
+        make_event(
+            "user", Part(text="x"), inv="i0", actions=Actions(rewind_before_invocation_id="i0")
+        ),
     ],
     ids=lambda event: str(event.to_json())[:60],
 )
