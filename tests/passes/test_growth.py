@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.linear import calls
 from tests.support.strategies import logs
+from tests.support.tools import look
 from weft import Agent, C, Content, Event, Part, Session, TokenBudget
 from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
@@ -166,11 +167,6 @@ COMBINED = {
 
 def test_every_verb_has_an_example() -> None:
     assert EXAMPLES.keys() == VERBS.keys(), "give it a policy in EXAMPLES"
-
-
-def look(city: str) -> str:
-    """Look it up."""
-    return city
 
 
 def group(number: int, *, turns: bool) -> list[Event]:

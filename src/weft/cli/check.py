@@ -28,6 +28,7 @@ from weft.cli.findings import (
 )
 from weft.cli.load import is_node, load_source, node_of, require_folder
 from weft.cli.options import CommandOptions, PictureForm, ReportForm
+from weft.cli.printing import print_json
 from weft.codes import CODES
 from weft.declare import Node
 from weft.diagnostics import Diagnostic, safe
@@ -46,7 +47,7 @@ def check_command(options: CommandOptions) -> int:
     findings: list[LocatedFinding] = []
     if diagnostics:
         sources = sources_of(options.target, node)
-        findings = sources.located(diagnostics)
+        findings = sources.locate(diagnostics)
         if options.fix and _mend_findings(findings, sources):
             return once_more(_again(options))
     # what agents see takes another walk: it is worked out only for a report that says it
@@ -109,13 +110,10 @@ def _print(
     explain: bool,
 ) -> None:
     match form:
-        case ReportForm.JSON | ReportForm.SARIF:
-            from weft.cli.render import print_json  # it prints requests too: slow to load
-
-            if form is ReportForm.JSON:
-                print_json(as_json(findings, [one.to_dict() for one in seen()]))
-            else:
-                print_json(as_sarif(findings))
+        case ReportForm.JSON:
+            print_json(as_json(findings, [one.to_dict() for one in seen()]))
+        case ReportForm.SARIF:
+            print_json(as_sarif(findings))
         case ReportForm.GITHUB:
             for one in findings:
                 print(safe(as_annotation(one)))
@@ -144,7 +142,7 @@ def graph_command(options: CommandOptions) -> int:
     inputs = typed_keys(options.inputs or ())
     diagnostics, node, infer = _check_target(options, inputs)
     sources = sources_of(options.target, node)
-    problems = [one.diagnostic for one in sources.located(diagnostics)]
+    problems = [one.diagnostic for one in sources.locate(diagnostics)]
     graph = pictures.graph_of(node, inputs=inputs, infer=infer, problems=problems)
     match form:
         case PictureForm.SVG:

@@ -329,19 +329,6 @@ def state_lines(session: Session, width: int) -> Iterator[str]:
         yield "  empty"
 
 
-def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Cells under their titles; numbers to the right."""
-    lines = [titles, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-    return [
-        "  ".join(
-            f"{cell:>{width}}" if title == "events" else f"{cell:<{width}}"
-            for title, cell, width in zip(titles, line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
-
-
 def moment(timestamp: float) -> str:
     """A time of day as the reader's clock shows it."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(timestamp))

@@ -292,10 +292,10 @@ class Verbs(Generic[Changed]):
         A regular expression, compiled or as text, may stand among the detectors.
         `restore` puts it back where it is safe: in "tools" arguments, in the "answer", or True.
         """
-        from weft.detect import check_kinds, check_patterns, spelled
+        from weft.detect import check_kinds, check_patterns, spell_pattern
 
         written = tuple(
-            spelled(kind) if isinstance(kind, re.Pattern) else kind
+            spell_pattern(kind) if isinstance(kind, re.Pattern) else kind
             for kind in kinds
             if is_pattern(kind)
         )

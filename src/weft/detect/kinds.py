@@ -215,8 +215,8 @@ def words(*alternatives: str) -> re.Pattern[str]:
     return re.compile(rf"{BEGIN}(?:{joined}){END}", re.IGNORECASE)
 
 
-def lowered(text: str) -> str:
-    """The text in lower case, every letter in its place; as it is where one would become two."""
+def lower_letters(text: str) -> str:
+    """Lower the case, every letter in its place; the same text where one would become two."""
     lower = text.lower()
     return lower if len(lower) == len(text) else text
 
@@ -232,7 +232,7 @@ def places(text: str, *wanted: str) -> Iterator[int]:
 
 def labelled_values(pattern: re.Pattern[str], text: str, *stems: str) -> Iterator[Span]:
     """The value after a label. Every label begins with one of the stems."""
-    for at in places(lowered(text), *stems):
+    for at in places(lower_letters(text), *stems):
         match = pattern.match(text, at)
         if match is not None:
             yield Span(*match.span("value"))

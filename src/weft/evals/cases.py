@@ -98,7 +98,7 @@ def with_expectations(dataset: Cases) -> Cases:
     # all before the first run: a mistake in the last case must not cost the others
     for number, case in enumerate(dataset.cases, 1):
         _require_inputs(case, f"{dataset.name}, {case.name or f'case {number}'}")
-    cases = [_compared(case, dataset.evaluators) for case in dataset.cases]
+    cases = [_with_expected_answer(case, dataset.evaluators) for case in dataset.cases]
     return Dataset(
         name=dataset.name,
         cases=cases,
@@ -125,7 +125,7 @@ def _require_inputs(case: AnyCase, where: str) -> None:
             )
 
 
-def _compared(case: AnyCase, shared: Sequence[AnyEvaluator]) -> AnyCase:
+def _with_expected_answer(case: AnyCase, shared: Sequence[AnyEvaluator]) -> AnyCase:
     everyone = [*case.evaluators, *shared]
     # some evaluator looks at the expected output already
     if case.expected_output is None or any(not isinstance(one, _BLIND) for one in everyone):

@@ -104,7 +104,7 @@ def task(
         seen = _SeenRequests()
         conversation = CaseInputs.read(inputs)
         async with Runner(root, plugins=[*plugins, seen], config=config) as runner:
-            results = await conversation.played(runner)
+            results = await conversation.play(runner)
         set_eval_attribute(ATTRIBUTE, _run_of(results, seen.requests))
         return _output(results[-1])
 
@@ -128,8 +128,8 @@ class CaseInputs(msgspec.Struct, frozen=True):
             return _conversation(cast("Mapping[str, object]", inputs))
         return CaseInputs(_messages(inputs))
 
-    async def played(self, runner: Runner) -> list[Result]:
-        """The result of each turn."""
+    async def play(self, runner: Runner) -> list[Result]:
+        """Run the turns, and return the result of each."""
         results: list[Result] = []
         session_id = "case"
         for message in self.messages:

@@ -110,10 +110,10 @@ class Answer(NamedTuple):
 
     def partials(self) -> Iterator[ModelResponse]:
         """The deltas as partial responses: texts and thoughts, in the order they stand in."""
-        for part in self._streamed():
+        for part in self._stream_parts():
             yield ModelResponse(content=Content(role="model", parts=(part,)), partial=True)
 
-    def _streamed(self) -> Iterator[Part]:
+    def _stream_parts(self) -> Iterator[Part]:
         if self.deltas is not None:
             yield from self.deltas
         elif self.response.content is not None:

@@ -16,9 +16,9 @@ from weft.errors import SessionError, UsageError
 from weft.recordings.recording import (
     Recording,
     Transcript,
+    read_usage,
     seconds,
     show_media,
-    used,
     with_fields,
 )
 from weft.recordings.requests import RequestReader
@@ -214,7 +214,7 @@ class _ClaudeCode:
             parts,
             time=seconds(last.value.get("timestamp")),
             model=text_at(message, "model"),
-            usage=used(whole, usage.get("output_tokens"), read),
+            usage=read_usage(whole, usage.get("output_tokens"), read),
             cache_write=written or None,
         )
 
@@ -441,7 +441,7 @@ class _Codex:
 
 
 def _codex_usage(usage: JsonObject) -> Usage | None:
-    return used(
+    return read_usage(
         usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cached_input_tokens")
     )
 
@@ -529,7 +529,7 @@ def _take_opencode(transcript: Transcript, info: JsonObject, parts: list[JsonObj
         spoken,
         time=time,
         model=text_at(info, "modelID"),
-        usage=used(fresh + read + written, output, read) if isinstance(fresh, int) else None,
+        usage=read_usage(fresh + read + written, output, read) if isinstance(fresh, int) else None,
         cache_write=written or None,
         error=text_at(failure, "name") or None,
     )

@@ -19,8 +19,8 @@ import msgspec
 
 from weft.compiler.compiled import Compilation
 from weft.content import Part
-from weft.digest.asked import NumberedWindow, asked_by, window_of
-from weft.digest.repeats import untabled
+from weft.digest.asked import NumberedWindow, read_query, window_of
+from weft.digest.repeats import undo_tables
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.block import RECALL
 from weft.session import Event
@@ -232,7 +232,7 @@ class _EditableResults:
                 return self._find_by_quote(quote)
             texts = [one if isinstance(one, str) else compact(one) for one in arguments.values()]
             named = call.name if call is not None else ""
-            asked = asked_by(texts, words)
+            asked = read_query(texts, words)
             if asked.span is not None and _EDITS.match(f"{named if texts else ''} {asked.command}"):
                 return self._find_by_number(*asked.span)
         return None
@@ -310,9 +310,9 @@ class KeptEvidence:
 
     def text(self, handle: str) -> str:
         """The value of a handle, as text."""
-        return self.searched(handle).text
+        return self.search_text(handle).text
 
-    def searched(self, handle: str) -> SearchedText:
+    def search_text(self, handle: str) -> SearchedText:
         """The value of a handle, as a text that can be searched."""
         text_behind = self._texts.get(handle)
         if text_behind is None:
@@ -321,7 +321,7 @@ class KeptEvidence:
 
     def handle_of(self, string: str, handles: Iterable[str]) -> str | None:
         """The handle of the shortest value among these that holds the string, or None."""
-        matches = [one for one in handles if self.searched(one).has(string)]
+        matches = [one for one in handles if self.search_text(one).has(string)]
         return min(matches, key=lambda one: (len(self.text(one)), one), default=None)
 
 
@@ -332,7 +332,7 @@ class Rebuilt(NamedTuple):
     lost: tuple[str, ...]
 
 
-def rebuilt(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
+def rebuild_texts(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
     """Put every text that is sent in short together again, from the request and its handles.
 
     What a policy was told to drop is not there to be rebuilt.
@@ -547,7 +547,7 @@ def _same(one: str, other: str) -> bool:
         return True
     try:
         read, wanted = msgspec.json.decode(one), msgspec.json.decode(other)
-        return bool(read == wanted or untabled(read) == wanted)
+        return bool(read == wanted or undo_tables(read) == wanted)
     except (ValueError, RecursionError):
         return False
 

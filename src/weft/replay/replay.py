@@ -34,7 +34,7 @@ from weft.replay.evidence import (
     View,
     is_short,
     part_text,
-    rebuilt,
+    rebuild_texts,
 )
 from weft.replay.evidence import strings_in as strings_in
 from weft.replay.evidence import uses_of as uses_of
@@ -204,7 +204,7 @@ def replay(
             tally.evidence(view, index, used, at_once, spent, compiled)
             if edited is not None:
                 tally.edit(view, edited, spent, compiled)
-        tally.rebuild(rebuilt(compiled, records))
+        tally.rebuild(rebuild_texts(compiled, records))
     return tally.trial()
 
 

@@ -43,7 +43,7 @@ from weft.server.openai_answers import shape_problem
 from weft.server.openai_sessions import recall_extension
 from weft.server.problems import Problem
 from weft.server.quotas import Quotas
-from weft.server.served import Served
+from weft.server.served import ServedApps
 from weft.session import ArtifactStore, Store
 from weft.turns import Turns
 
@@ -77,7 +77,7 @@ class Application:
         quotas: Quotas | None = None,
         source: Callable[[Request], SessionSource] | None = None,
     ) -> None:
-        self.served = Served(
+        self.served = ServedApps(
             runners,
             limits=limits,
             recover=recover,

@@ -21,7 +21,7 @@ from weft.misuse import suggest_names
 from weft.runtime import Runner
 from weft.server.access import Identity, headers_of, inner_path, too_large
 from weft.server.problems import Problem, invalid, problem_of, require_user
-from weft.server.served import Served
+from weft.server.served import ServedApps
 from weft.server.stream import ChunkStream
 from weft.session import SessionKey
 from weft.session.event import scope_of
@@ -41,7 +41,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
 class Call:
     """One request: who asks, for what, and the server that is asked."""
 
-    def __init__(self, served: Served, scope: Scope, receive: Receive) -> None:
+    def __init__(self, served: ServedApps, scope: Scope, receive: Receive) -> None:
         self.served = served
         self.scope = scope
         self.identity: Identity = scope["weft.identity"]
@@ -283,7 +283,7 @@ class Endpoint:
     tag: str = "sessions"
     queries: tuple[str, ...] = ()
 
-    def bind(self, served: Served, shape: Callable[[Problem], Response]) -> ASGIApp:
+    def bind(self, served: ServedApps, shape: Callable[[Problem], Response]) -> ASGIApp:
         """The endpoint as an application; `shape` writes what is wrong."""
 
         async def run(scope: Scope, receive: Receive, send: Send) -> None:

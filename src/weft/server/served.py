@@ -49,7 +49,7 @@ ServedRun = StartedRun | QueuedRun
 """A run of this process, or one that a worker has."""
 
 
-class Served:
+class ServedApps:
     """The runners of an application by the name of their app."""
 
     def __init__(

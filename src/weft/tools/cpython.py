@@ -40,7 +40,7 @@ from weft.tools.code import (
     DEEPEST,
     FLOOD,
     Execution,
-    Printed,
+    PrintedOutput,
     check_files,
     check_limits,
     load_files,
@@ -170,7 +170,7 @@ async def _execute(
     payload = b"".join([json.dumps(task).encode(), b"\n", source, barrier, *files.values()])
     output_end, printing_end = os.pipe()
     report_end, reporting_end = os.pipe()
-    printed = Printed(options.output)
+    printed = PrintedOutput(options.output)
     process: asyncio.subprocess.Process | None = None
     problem, report = "", b""
     async with _Reading(output_end) as output, _Reading(report_end) as reports:
@@ -246,7 +246,11 @@ class _Reading:
 
 
 def _outcome(
-    printed: Printed, report: bytes, problem: str, before: Mapping[str, bytes], options: CPythonTool
+    printed: PrintedOutput,
+    report: bytes,
+    problem: str,
+    before: Mapping[str, bytes],
+    options: CPythonTool,
 ) -> Execution:
     """What came of a run. The report is read as what it is: the word of a stranger."""
     start = report.find(b"\n") + 1
