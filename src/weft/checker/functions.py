@@ -104,16 +104,16 @@ def uses_of(function: Callable[..., object], context: str = "") -> StateUses:
     result = _read_with_context(open_source(function), context, frozenset())
     if result is None:
         return StateUses()
-    keys, found = result
+    keys, context_use = result
     return StateUses(
         tuple(sorted(keys.reads)),
         tuple(sorted(keys.optional | keys.guarded)),
         tuple(sorted((keys.writes | keys.maybe) - keys.drops)),
         tuple(sorted(keys.drops)),
         tuple(sorted(keys.touches)),
-        keys.reads_all and not found.leaks,
-        keys.writes_all and not found.leaks,
-        found.escalates or found.leaks,
+        keys.reads_all and not context_use.leaks,
+        keys.writes_all and not context_use.leaks,
+        context_use.escalates or context_use.leaks,
     )
 
 
@@ -154,9 +154,9 @@ def _read_with_context(
         return None
     scope = FunctionScope(NO_STATE, source.names(bound), source.node)
     inside = above | {source.function}
-    found = _ContextReader(context, scope, inside)
+    context_use = _ContextReader(context, scope, inside)
     # what a callback returns is an answer, what a helper returns may be used by its caller
-    return read_keys(scope, "value" if above else "answer", inside), found
+    return read_keys(scope, "value" if above else "answer", inside), context_use
 
 
 class _ContextReader(ast.NodeVisitor):
@@ -204,9 +204,9 @@ class _ContextReader(ast.NodeVisitor):
         if result is None:
             self.generic_visit(node)
             return
-        keys, found = result
-        self.escalates |= found.escalates
-        self.leaks |= found.leaks
+        keys, context_use = result
+        self.escalates |= context_use.escalates
+        self.leaks |= context_use.leaks
         self._scope.state_nodes.add(id(contexts[0]))
         self._scope.context_calls[id(node)] = keys
         for one in (*node.args, *(keyword.value for keyword in node.keywords)):
