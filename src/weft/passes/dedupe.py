@@ -276,11 +276,11 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     # nobody's answer was stored, and none of the user's words: nothing can be there twice
     if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
-    # under which keys each text is carried; None as soon as something else is carried, too
-    keys_by_text: dict[str, list[str]] | None = {}
+    keys_by_text: dict[str, list[str]] = {}
+    only_texts = True
     for key, value in env.instruction.carried.items():
         if not isinstance(value, str):
-            keys_by_text = None
+            only_texts = False
             break
         keys_by_text.setdefault(value.strip(), []).append(key)
     captured = env.instruction.captured
@@ -298,7 +298,7 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
             text = _answer_text(item)
         if text is None:
             return item
-        if keys_by_text is None:
+        if not only_texts:
             key = _carried(item, text, env)
         else:
             keys = keys_by_text.get(text.strip(), ())
