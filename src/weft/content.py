@@ -15,7 +15,7 @@ import msgspec
 
 from weft.errors import SessionError, describe_kind, with_article
 from weft.media import HINT, read_data_url, require_type, type_of_address
-from weft.misuse import declared
+from weft.misuse import explain_mistakes
 from weft.values import (
     Json,
     JsonObject,
@@ -141,7 +141,7 @@ class CodeExecutionResult(Value, frozen=True):
     id: str | None = None
 
 
-@declared('Part(text="...")', change=_COPY)
+@explain_mistakes('Part(text="...")', change=_COPY)
 class Part(Value, frozen=True):
     """One piece of a content; `kind` says which."""
 
@@ -284,7 +284,7 @@ def _require_type_name(mime_type: object, where: str) -> None:
         raise SessionError(f"{mime_type!r} is not a type of media", where=where, hint=HINT)
 
 
-@declared("Content(parts=(...))", change=_COPY)
+@explain_mistakes("Content(parts=(...))", change=_COPY)
 class Content(Value, frozen=True):
     """Who speaks (`user` or `model`), and the parts of what is said."""
 

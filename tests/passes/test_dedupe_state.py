@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from weft.diagnostics import Origin
 from weft.ir import Feature, Item, Prompt, TextBlock
-from weft.passes.dedupe import _carried, dedupe_state
+from weft.passes.dedupe import dedupe_state, find_carried
 from weft.passes.env import Env, InstructionFacts
 from weft.session.strand import Strand
 from weft.values import Json
@@ -41,7 +41,7 @@ def test_an_answer_is_left_out_under_the_key_that_the_slow_way_finds(
     after = dedupe_state(prompt, env)
     dropped = {note.before.position: note.reason for note in after.notes}
     for item, (text, wrote) in zip(items, answers, strict=True):
-        key = _carried(item, text, env) if wrote else ""
+        key = find_carried(wrote, text, carried) if wrote else ""
         expected = f"the instruction carries it as {{{key}}}" if key else None
         assert dropped.get(item.position) == expected
     assert [item.position for item in after.items] == [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from weft.cli.inputs import without_password
 from weft.cli.options import CommandOptions
-from weft.cli.render import print_json
+from weft.cli.printing import print_json
 from weft.diagnostics import safe
 from weft.errors import SessionError
 from weft.recordings import Aside, Recording, files_in, read_files

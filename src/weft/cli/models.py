@@ -203,7 +203,7 @@ def _line(name: str, text: str) -> str:
 def _schema(facts: Facts) -> str:
     if not facts.native_schema:
         return "as a tool" if facts.tools else "in words"
-    return "native" if facts.schema_with_tools else "native, but not beside tools"
+    return "native" if facts.schema_with_tools else "native, but not together with tools"
 
 
 def _caching(facts: Facts) -> str:

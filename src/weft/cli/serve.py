@@ -348,7 +348,7 @@ _LAST_WAIT = 5.0
 
 
 class WorkerProcesses:
-    """So many processes of a command, while the block runs."""
+    """Keeps `count` processes of a command running, while the block runs."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ from weft.compiler.tools import DEFAULT, equip, offered_in, tools_in
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Node, Policy, RunConfig, TokenBudget
 from weft.declare.agent import find_path
-from weft.declare.config import lacking
+from weft.declare.config import find_missing_inputs
 from weft.declare.hints import RUN_WORDS
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
@@ -471,7 +471,7 @@ def is_ready(prompt: Prompt, env: Env) -> bool:
 
 def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic, ...]:
     """What is said of declared inputs that the state does not hold, or holds in another type."""
-    lacks = [*lacking(plan.inputs, state)]
+    lacks = [*find_missing_inputs(plan.inputs, state)]
     if lacks and strict:
         raise MissingVariable(lacks[0].problem, where=plan.agent.name, hint=lacks[0].hint)
     origin = Origin("field", "inputs", plan.agent.name)

@@ -22,7 +22,7 @@ from weft.declare.context import DepsT, WithDeps
 from weft.declare.functions import ask, misfit, name_of
 from weft.declare.policy_parts import When
 from weft.declare.template import (
-    Rendered,
+    RenderedPiece,
     Variable,
     lookup,
     parse,
@@ -34,7 +34,7 @@ from weft.declare.template import (
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import CompileError, MissingVariable
 from weft.ir import Feature, Output, Span, Stability, TextBlock
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, compact, has_half_character, has_lone_surrogate, require_object, scrub
@@ -362,7 +362,7 @@ def _system_block(
     )
 
 
-def _origin(piece: Rendered, agent: Agent, field: str) -> Origin:
+def _origin(piece: RenderedPiece, agent: Agent, field: str) -> Origin:
     variable = piece.variable
     if variable is None or piece.missing:
         return Origin("field", field, agent.name, piece.start, piece.end)
@@ -371,7 +371,7 @@ def _origin(piece: Rendered, agent: Agent, field: str) -> Origin:
     return Origin("state", variable.name, agent.name)
 
 
-def _stability(pieces: list[Rendered], volatile: frozenset[str]) -> Stability:
+def _stability(pieces: list[RenderedPiece], volatile: frozenset[str]) -> Stability:
     """Static without variables; turn if one is written while the session runs; else session."""
     stability = Stability.STATIC
     for piece in pieces:
@@ -387,7 +387,7 @@ def _stability(pieces: list[Rendered], volatile: frozenset[str]) -> Stability:
 
 
 def _report_missing(
-    pieces: list[Rendered],
+    pieces: list[RenderedPiece],
     agent: Agent,
     field: str,
     scope: Scope,
@@ -429,7 +429,7 @@ def _meant_variable(variable: Variable, known: list[str], scope: Scope) -> str:
     value = scope.state.get(variable.key)
     if not variable.artifact and isinstance(value, dict):
         names = [f"{variable.key}.{field}" for field in value]
-    near = meant(variable.name, [f"{{{name}}}" for name in names])
+    near = suggest_names(variable.name, [f"{{{name}}}" for name in names])
     return f"{near} else " if near else ""
 
 

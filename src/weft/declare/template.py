@@ -63,7 +63,7 @@ class Template(msgspec.Struct, frozen=True):
     """`{name` without its other brace, in a text that has more that open than that close."""
 
 
-class Rendered(msgspec.Struct, frozen=True):
+class RenderedPiece(msgspec.Struct, frozen=True):
     """One piece after substitution; `variable` is None for the author's own text."""
 
     text: str
@@ -171,12 +171,12 @@ def render(
     artifacts: Mapping[str, str] | None = None,
     *,
     drop_missing: bool = False,
-) -> list[Rendered]:
+) -> list[RenderedPiece]:
     """Each piece with its variable replaced; one pass, so inserted braces stay text."""
-    rendered: list[Rendered] = []
+    rendered: list[RenderedPiece] = []
     for piece in template.pieces:
         if isinstance(piece, Literal):
-            rendered.append(Rendered(piece.text, piece.start, piece.end, None, False))
+            rendered.append(RenderedPiece(piece.text, piece.start, piece.end, None, False))
             continue
         value: Json | None = state.get(piece.key)
         if piece.path or piece.artifact:
@@ -189,7 +189,7 @@ def render(
             text = value
         else:
             text = to_text(value, where=f"state.{piece.name}")
-        rendered.append(Rendered(text, piece.start, piece.end, piece, missing))
+        rendered.append(RenderedPiece(text, piece.start, piece.end, piece, missing))
     return rendered
 
 

@@ -245,8 +245,17 @@ class Dialect:
         raise NotImplementedError
 
     def spell_plain_wire(self, role: Literal["user", "model"], text: str) -> Wire:
-        """As `spoken`, for who does not ask where the text came from."""
+        """As `spell_plain_turn`, for who does not ask where the text came from."""
         return self.spell_plain_turn(TextBlock(role=role, origin=LATER, text=text)).wire
+
+    def spell_told_wire(self, texts: Sequence[str]) -> Wire:
+        """The user's turn that tells what another agent did: a part for each text."""
+        wire, key = self.spell_plain_wire("user", texts[0]), self.traits.parts
+        for text in texts[1:]:
+            cast("list[Json]", wire[key]).extend(
+                cast("list[Json]", self.spell_plain_wire("user", text)[key])
+            )
+        return wire
 
     def exchange(
         self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport

@@ -2,7 +2,7 @@
 
 import re
 from collections import ChainMap
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -276,13 +276,13 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     # nobody's answer was stored, and none of the user's words: nothing can be there twice
     if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
-    keys_by_text: dict[str, list[str]] = {}
-    only_texts = True
-    for key, value in env.instruction.carried.items():
-        if not isinstance(value, str):
+    carried = env.instruction.carried
+    only_texts, texts = True, set[str]()
+    for value in carried.values():
+        if isinstance(value, str):
+            texts.add(value.strip())
+        else:
             only_texts = False
-            break
-        keys_by_text.setdefault(value.strip(), []).append(key)
     captured = env.instruction.captured
 
     def change(item: Item, _: None) -> Item | Note:
@@ -296,21 +296,10 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
             text = blocks[0].text
         else:
             text = _answer_text(item)
-        if text is None:
+        # most answers are not carried: for texts a look into the set tells
+        if text is None or (only_texts and text.strip() not in texts):
             return item
-        if not only_texts:
-            key = _carried(item, text, env)
-        else:
-            keys = keys_by_text.get(text.strip(), ())
-            # its own key first; but the answer may have been renamed since
-            key = keys[0] if keys else ""
-            for own in item.wrote if keys else ():
-                if own in keys:
-                    key = own
-                    break
-        if not key:
-            return item
-        return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item)
+        return note_carried(item, text, carried) or item
 
     # it runs on new items only, whose thread begins again when another value is carried
     return rewrite_items(prompt, "dedupe_state", change)
@@ -343,13 +332,20 @@ def _answer_text(item: Item) -> str | None:
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _carried(item: Item, text: str, env: Env) -> str:
-    """The key under which the instruction carries what this item says, if there is one."""
-    names = dict.fromkeys((*item.wrote, *env.instruction.carried))  # it may have been renamed since
-    for key in names:
-        if key in env.instruction.carried and any(
-            spells(text, one) for one in _each(env.instruction.carried[key])
-        ):
+def note_carried(item: Item, text: str, carried: Mapping[str, Json]) -> Note | None:
+    """Why an answer is left out, if the instruction carries what it says."""
+    key = find_carried(item.wrote, text, carried)
+    return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item) if key else None
+
+
+def find_carried(wrote: Sequence[str], text: str, carried: Mapping[str, Json]) -> str:
+    """The key under which the instruction carries a text that was written to keys, if any."""
+    for key in (*wrote, *carried):  # its own key first; it may have been renamed since
+        value = carried.get(key)
+        if isinstance(value, str):
+            if value == text or spells(text, value):
+                return key
+        elif value is not None and any(spells(text, one) for one in _each(value)):
             return key
     return ""
 

@@ -6,7 +6,7 @@ must stand by itself, since a few letters are part of many words. Lines are used
 numbers that a command names, in the newest result that shows them, or those that it quotes to be
 replaced.
 
-A request shows a text in view, behind a handle, or to be put together again.
+A request shows a text in view, by a handle, or in pieces that can be put together again.
 
 Top to bottom: what was used, what is shown.
 """
@@ -19,8 +19,8 @@ import msgspec
 
 from weft.compiler.compiled import Compilation
 from weft.content import Part
-from weft.digest.asked import NumberedWindow, asked_by, window_of
-from weft.digest.repeats import untabled
+from weft.digest.asked import NumberedWindow, read_query, window_of
+from weft.digest.repeats import undo_tables
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.block import RECALL
 from weft.session import Event
@@ -232,7 +232,7 @@ class _EditableResults:
                 return self._find_by_quote(quote)
             texts = [one if isinstance(one, str) else compact(one) for one in arguments.values()]
             named = call.name if call is not None else ""
-            asked = asked_by(texts, words)
+            asked = read_query(texts, words)
             if asked.span is not None and _EDITS.match(f"{named if texts else ''} {asked.command}"):
                 return self._find_by_number(*asked.span)
         return None
@@ -309,11 +309,11 @@ class KeptEvidence:
                     self.places[event.id or "", at] = value
 
     def text(self, handle: str) -> str:
-        """What stands behind a handle, as text."""
-        return self.searched(handle).text
+        """The value of a handle, as text."""
+        return self.search_text(handle).text
 
-    def searched(self, handle: str) -> SearchedText:
-        """What stands behind a handle, to be searched."""
+    def search_text(self, handle: str) -> SearchedText:
+        """The value of a handle, as a text that can be searched."""
         text_behind = self._texts.get(handle)
         if text_behind is None:
             text_behind = self._texts[handle] = SearchedText(spell_value(self.values[handle]))
@@ -321,7 +321,7 @@ class KeptEvidence:
 
     def handle_of(self, string: str, handles: Iterable[str]) -> str | None:
         """The handle of the shortest value among these that holds the string, or None."""
-        matches = [one for one in handles if self.searched(one).has(string)]
+        matches = [one for one in handles if self.search_text(one).has(string)]
         return min(matches, key=lambda one: (len(self.text(one)), one), default=None)
 
 
@@ -332,7 +332,7 @@ class Rebuilt(NamedTuple):
     lost: tuple[str, ...]
 
 
-def rebuilt(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
+def rebuild_texts(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
     """Put every text that is sent in short together again, from the request and its handles.
 
     What a policy was told to drop is not there to be rebuilt.
@@ -358,7 +358,7 @@ def rebuilt(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
 
 
 class View:
-    """What can be read in a request: the texts in it, and the values behind its handles."""
+    """What can be read in a request: the texts in it, and the values of its handles."""
 
     def __init__(self, compiled: Compilation, texts: "Texts", records: KeptEvidence) -> None:
         prompt = compiled.prompt
@@ -367,7 +367,7 @@ class View:
         self._records = records
         self.behind: tuple[str, ...] = ()
         """The handles that can be asked for."""
-        # without the tool nothing behind a handle can be read
+        # without the tool the value of a handle cannot be read
         if any(tool.name == RECALL for tool in prompt.tools):
             named = dict.fromkeys(one for item in items for one in texts.handles(item))
             self.behind = tuple(one for one in named if one in records.values)
@@ -386,11 +386,11 @@ class View:
         return self._records.handle_of(string, self.behind)
 
     def is_behind(self, string: str, handles: Iterable[str]) -> bool:
-        """Whether one of the values behind these handles holds the string."""
+        """Whether the value of one of these handles holds the string."""
         return self._records.handle_of(string, handles) is not None
 
     def text(self, handle: str) -> str:
-        """What stands behind a handle of the log, as text."""
+        """The value of a handle of the log, as text."""
         return self._records.text(handle)
 
     def source_of(self, string: str, index: int) -> str | None:
@@ -547,7 +547,7 @@ def _same(one: str, other: str) -> bool:
         return True
     try:
         read, wanted = msgspec.json.decode(one), msgspec.json.decode(other)
-        return bool(read == wanted or untabled(read) == wanted)
+        return bool(read == wanted or undo_tables(read) == wanted)
     except (ValueError, RecursionError):
         return False
 

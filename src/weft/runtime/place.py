@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
-from weft.compiler.items import PAUSED
 from weft.content import FunctionCall
 from weft.declare import Agent, Node
 from weft.session import Event, Session
@@ -22,6 +21,7 @@ from weft.session.event import without_temp
 from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind, hidden_by_undoing
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand
+from weft.session.talk import PAUSED
 from weft.values import Json, JsonObject
 
 

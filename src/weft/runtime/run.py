@@ -13,7 +13,7 @@ import msgspec
 from weft.content import Content
 from weft.declare import Agent, Node
 from weft.declare.agent import AnswerT, find_path
-from weft.declare.config import lacking
+from weft.declare.config import find_missing_inputs
 from weft.errors import (
     CallError,
     RunUnfinished,
@@ -602,7 +602,7 @@ def _require_begun(inputs: Mapping[str, object], request: Request, session: Sess
 
 def require_inputs(inputs: Mapping[str, object], state: Mapping[str, Json]) -> None:
     """Refuse to start where the state lacks what the program declares as its inputs."""
-    lacks = [*lacking(inputs, state)]
+    lacks = [*find_missing_inputs(inputs, state)]
     if lacks:
         raise UsageError(
             "; ".join(lack.problem for lack in lacks),

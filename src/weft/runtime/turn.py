@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.compiler.instruction import decide_condition
-from weft.compiler.items import PAUSED
 from weft.compiler.plan import Plan, plan_for
 from weft.content import Content, Part
 from weft.declare import Agent, CallbackContext, Flow, Node
@@ -50,6 +49,7 @@ from weft.runtime.result import (
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
 from weft.session.provenance import Provenance
+from weft.session.talk import PAUSED
 from weft.values import JsonObject
 
 if TYPE_CHECKING:

@@ -232,7 +232,7 @@ class RequestRates:
 
 
 class Gatekeeper:
-    """The application behind the checks that every request passes."""
+    """Checks every request before the application gets it."""
 
     def __init__(
         self,

@@ -465,6 +465,6 @@ def _named_replies(asking: list[Pending], text: str) -> dict[str, object] | None
 
 def _unreadable(question: Pending) -> Problem:
     return invalid(
-        f"this is no answer to the call {question.call_id[:100]}",
+        f"this is not an answer to the call {question.call_id[:100]}",
         hint='reply "approve", or "deny: why not"',
     )

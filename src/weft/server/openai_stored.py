@@ -313,7 +313,7 @@ class ItemGroup(NamedTuple):
     instructions: str | None = None
     """What the client's history begins with, and is not an item of it."""
 
-    def posted(self) -> list[JsonObject]:
+    def list_items(self) -> list[JsonObject]:
         """The items of a message that the client brought along."""
         items = _items(
             _parts_of(self.event),

@@ -319,7 +319,7 @@ async def _open_run(
 async def cancel_waiting(turns: Turns, key: SessionKey, *, most: int) -> bool:
     """Take the turns of a session out of the queue that somebody is to run now.
 
-    One that was put for later, or again and again, is none of them. `most` is how many turns of
+    One that was put for later, or again and again, is not one of them. `most` is how many turns of
     the app are looked at.
     """
     was_waiting = False

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, cast
 import msgspec
 
 from weft.errors import UsageError, WeftError, describe_kind
-from weft.misuse import few, meant
+from weft.misuse import join_few, suggest_names
 from weft.runtime.costs import cost_of
 from weft.server.problems import Problem
 from weft.session import SessionKey, Store
@@ -124,7 +124,7 @@ class Quotas:
                 raise UsageError(
                     f"apps has a quota of `{name}`, which is not served",
                     where="Quotas",
-                    hint=meant(name, known) or f"served here: {few(known)}",
+                    hint=suggest_names(name, known) or f"served here: {join_few(known)}",
                 )
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from weft.content import Content, Part, is_plain, require_content
 from weft.errors import SessionError, describe_kind
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.session.event import (
     EMPTY_ACTIONS,
     NO_ACTIONS,
@@ -56,7 +56,7 @@ class Session:
         "user_id",
     )
 
-    @explained('Session("s1", state={...}, events=[...])', words=_WORDS)
+    @explain_calls('Session("s1", state={...}, events=[...])', words=_WORDS)
     def __init__(
         self,
         id: str = "",

@@ -431,6 +431,26 @@ def facts_of(log: Strand[Event]) -> LogFacts:
     )
 
 
+class SuppliedKeys(msgspec.Struct, frozen=True):
+    """The state keys that came with the user's messages."""
+
+    keys: frozenset[str] = frozenset()
+
+    def after(self, events: Sequence[Event]) -> "SuppliedKeys":
+        """The keys once these events follow."""
+        deltas = [event.actions.state_delta for event in events if event.author == "user"]
+        more = self.keys.union(*deltas)
+        return SuppliedKeys(more) if len(more) > len(self.keys) else self
+
+
+def supplied_keys(log: Strand[Event]) -> frozenset[str]:
+    """The state keys that the application wrote with the user's messages."""
+    skim = skim_of(log)
+    if skim is None or (noted := skim.supplied) is None:
+        return log.derive(SuppliedKeys).keys
+    return folded(log, SuppliedKeys, lambda _: SuppliedKeys(noted)).keys
+
+
 def _captured_keys(event: Event, asked: Event | None) -> frozenset[str]:
     """The keys under which an event without words keeps what the user said last."""
     if asked is None:

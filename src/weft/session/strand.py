@@ -293,9 +293,9 @@ class Strand(Sequence[Item], Generic[Item]):
 class Skim(NamedTuple):
     """What is known of the first `length` events of a log, all of which are plain talk.
 
-    Plain talk is one text of the user's or of one agent's, or calls of that agent's right before
-    their results. It may write state, but an agent deletes none. It reaches back to nothing, and
-    leaves nothing open.
+    Plain talk is one text of the user's or of an agent's, or calls of an agent's right before their
+    results, or nothing at all. It may write state, but an agent deletes none. It reaches back to
+    nothing, and leaves nothing open.
     """
 
     length: int
@@ -312,7 +312,9 @@ class Skim(NamedTuple):
     produced: frozenset[str] = frozenset()
     """The keys under which answers were stored."""
     volatile: frozenset[str] = frozenset()
-    """All keys that the agent and its tools wrote."""
+    """All keys that agents and their tools wrote."""
+    supplied: frozenset[str] | None = None
+    """All keys that came with the user's messages; None where nobody noted them."""
 
     def calls_before(self, position: int) -> "CallIds":
         """The ids of the calls that were made before a position, as a set of its own."""

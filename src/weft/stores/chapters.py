@@ -26,7 +26,7 @@ from weft.session.event import Event, apply_delta
 from weft.session.log import Positions
 from weft.session.memory import StoredSession, split_scopes
 from weft.session.strand import CallIds, Skim, Strand
-from weft.session.talk import FetchTalk, StoredTalk, pack_talk
+from weft.session.talk import FetchTalk, StoredTalk, pack_talk, read_talk_event, utterances
 from weft.stores.rows import (
     EventRow,
     Fetch,
@@ -75,6 +75,7 @@ class TalkFacts(msgspec.Struct, frozen=True, array_like=True):
     invocations: bytes
     produced: list[str]
     volatile: list[str]
+    supplied: list[str] | None = None
 
 
 class ChapterFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -144,8 +145,9 @@ def next_chapter(
     newest = max(row.timestamp for row in rows[:length])
     # a search in the bytes is enough: a false hit only costs reading the chapter
     asks = any(b'"pending":[' in row for row in data[:length])
-    agent = next((name for name in talk.authors if name != "user"), "") if talk is not None else ""
-    packed_talk = pack_talk(data[:length], agent) if talk is not None else None
+    packed_talk = None
+    if talk is not None:
+        packed_talk = pack_talk(utterances([*map(read_talk_event, data[:length])]))
     sums = crc32(delta), crc32(facts)
     return NewChapter(first, length, delta, sums[0], facts, sums[1], newest, asks, packed_talk)
 
@@ -202,6 +204,7 @@ def _talk_facts(talk: RowSkim) -> TalkFacts:
         _hashes(talk.invocations),
         sorted(skim.produced),
         sorted(skim.volatile),
+        sorted(skim.supplied or ()),
     )
 
 
@@ -324,18 +327,10 @@ def open_log(
 ) -> StoredSession | None:
     """The session with the chapters unread and the rows after them; None where it must be read.
 
-    It must where a chapter is more than plain talk, or of several agents.
+    It must where a chapter is more than plain talk.
     """
-    authors: set[str] = set()
-    talks: list[TalkFacts] = []
-    for chapter in chapters:
-        talk = chapter.facts.talk
-        if talk is None:
-            return None
-        talks.append(talk)
-        authors.update(talk.authors)
-    # with several agents the same event looks different to each: it must be read
-    if not chapters or len(authors) > len(("user", "agent")):
+    talks = [talk for chapter in chapters if (talk := chapter.facts.talk) is not None]
+    if not chapters or len(talks) < len(chapters):
         return None
     covered = chapters[-1].end
     data: list[bytes] = []
@@ -350,7 +345,7 @@ def open_log(
     older = _Older(chapters, talks, backing)
     recent = skim_rows(data) if data else None
     # the newest rows are plain talk too, and stay JSON
-    if recent is not None and _goes_on(recent, talks, authors):
+    if recent is not None and _goes_on(recent, talks):
         lines += data
     else:
         recent = None
@@ -367,7 +362,7 @@ def open_log(
     if len(tail_ids) != len(data):
         return None  # it was changed by hand: who reads all of it says so
     log.memo.keep(older.skim(recent))
-    log.memo.keep(StoredTalk(authors, [chapter.first for chapter in chapters], fetch_talk))
+    log.memo.keep(StoredTalk([chapter.first for chapter in chapters], fetch_talk))
     log.memo[Positions] = LongPositions(tail_ids, older)
     if recent is not None:
         deltas = recent.deltas
@@ -383,12 +378,10 @@ _SIZE = 24
 """Bytes that an event counts for whose chapter alone is in memory."""
 
 
-def _goes_on(recent: RowSkim, talks: Sequence[TalkFacts], authors: set[str]) -> bool:
-    """Whether the newest events are the same talk: of the same agent, with calls of their own."""
+def _goes_on(recent: RowSkim, talks: Sequence[TalkFacts]) -> bool:
+    """Whether the newest events are the same talk, with calls of their own."""
     calls = {*map(_hash, recent.skim.calls)}
-    return recent.skim.authors <= authors and all(
-        calls.isdisjoint(_numbers(talk.calls, "Q")) for talk in talks if calls
-    )
+    return all(calls.isdisjoint(_numbers(talk.calls, "Q")) for talk in talks if calls)
 
 
 class _Older:
@@ -413,16 +406,18 @@ class _Older:
         authors: set[str] = set()
         produced: set[str] = set()
         volatile: set[str] = set()
+        supplied: set[str] = set()
         for chapter, talk in zip(self._chapters, self._talks, strict=True):
             first = chapter.first
             produced.update(talk.produced)
             volatile.update(talk.volatile)
+            supplied.update(talk.supplied or ())
             turns.extend([first + at for at in _numbers(talk.turns, "I")])
             asked = first + talk.asked if talk.asked >= 0 else asked
             authors.update(talk.authors)
         if recent is None:
             known = frozenset(authors)
-            written = frozenset(produced), frozenset(volatile)
+            written = frozenset(produced), frozenset(volatile), self._noted(supplied)
             return Skim(self.covered, known, asked, turns, {}, self._invocations, self, *written)
         last = recent.skim
         turns.extend([self.covered + at for at in last.turns])
@@ -436,7 +431,14 @@ class _Older:
             self,
             frozenset(produced | last.produced),
             frozenset(volatile | last.volatile),
+            self._noted(supplied | (last.supplied or set())),
         )
+
+    def _noted(self, supplied: set[str]) -> frozenset[str] | None:
+        """Keys that came with the user's messages, if all chapters have noted them."""
+        # those of an earlier version did not
+        is_noted = all(talk.supplied is not None for talk in self._talks)
+        return frozenset(supplied) if is_noted else None
 
     def add_to(self, ids: CallIds, position: int) -> None:
         """Add the calls before a position; those of a chapter around it are looked up."""

@@ -138,7 +138,8 @@ class DbosTurns:
         """Take turns of these apps and run up to `slots` at once, until `stop` is set."""
         await self.open()
         part = DbosWorker(self._database, run, worker=worker, slots=slots, stop=stop)
-        await asyncio.to_thread(part.launch, self._address.url, [*map(queue_of, apps)])
+        if not await part.begin(self._address.url, [*map(queue_of, apps)]):
+            return
         try:
             await part.watch()
         finally:
@@ -323,7 +324,22 @@ class DbosWorker:
         self._reading: Batches[int, Row | None] = Batches(self._read, at_once=1)
         self._engine: sqlalchemy.Engine | None = None
 
-    def launch(self, url: str, queues: Sequence[str]) -> None:
+    async def begin(self, url: str, queues: Sequence[str]) -> bool:
+        """Start DBOS, as soon as the database is there; False if the signal came before."""
+        import sqlalchemy.exc
+
+        pause = 0.1
+        while not self._stop.is_set():
+            try:
+                await asyncio.to_thread(self._launch, url, queues)
+                return True
+            except sqlalchemy.exc.OperationalError as error:  # it fails over just now
+                _log.warning("the worker waits for the database: %s", error.orig)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 2.0)
+        return False
+
+    def _launch(self, url: str, queues: Sequence[str]) -> None:
         """Start DBOS in this process; its threads take turns from now on."""
         from dbos import DBOS
 

@@ -452,7 +452,7 @@ class ServerLiving:
                 "beat": beat,
             },
         )
-        if gone:  # also of one that seems dead: it may be behind a cut cable, and hold leases
+        if gone:  # also of one that seems dead: its cable may be cut, and it holds leases
             self._run(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE application_name = left('weft ' || %s, 63)",

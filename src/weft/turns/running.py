@@ -198,7 +198,7 @@ class _Taking:
         # who has room already and is told of turns need not look because one has ended
         if is_full or not self._source.is_told:
             waits.append(asyncio.create_task(self._freed.wait()))
-        # with no free slot, new turns are none of our business
+        # with no free slot, new turns do not concern us
         if not is_full:
             waits.append(asyncio.create_task(self._source.news()))
         await asyncio.wait([self._stopping, *waits], return_when=asyncio.FIRST_COMPLETED)

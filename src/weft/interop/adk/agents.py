@@ -96,7 +96,7 @@ def imported(
     """
     if not is_adk(agent):
         raise UsageError(
-            f"{describe_kind(agent)} is no agent of google-adk",
+            f"{describe_kind(agent)} is not an agent of google-adk",
             where="from_adk",
             hint="pass its LlmAgent, SequentialAgent, ParallelAgent, LoopAgent or App",
         )
@@ -295,7 +295,7 @@ class _Import:
         texts = [text(part, "text") for part in as_list(written, "parts") or [written]]
         if not all(texts):
             place = AdkPlace(name, "static_instruction")
-            self.notes.append(opaque(place, "what is no text in it", silent=False))
+            self.notes.append(opaque(place, "what is not text in it", silent=False))
         return "\n\n".join(one for one in texts if one)
 
     def _sequence(self, agent: object, model: str) -> Node:

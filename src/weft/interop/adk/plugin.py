@@ -139,7 +139,7 @@ class Delivery:
         running = field(context, "_invocation_context")
         agent, session = field(running, "agent"), field(running, "session")
         if not is_a(agent, "LlmAgent") or session is None:
-            return "the agent is none that Weft knows"
+            return "the agent is not one that Weft knows"
         if field(agent, "mode") in DELEGATED or field(running, "isolation_scope") is not None:
             return "the agent does a task that was delegated to it"
         if field(request, "previous_interaction_id") is not None:
@@ -148,7 +148,7 @@ class Delivery:
         known = self._tree(_root(agent))
         home = known.homes.get(name)
         if home is None:
-            return "the agent is none that Weft knows"
+            return "the agent is not one that Weft knows"
         if flag(field(running, "run_config"), "include_thoughts_from_other_agents"):
             return "the agents see what others thought"
         reader = EventReader(
@@ -323,7 +323,7 @@ def _check(policy: object) -> None:
     """Refuse what is not a policy, and what a request alone cannot do."""
     if not isinstance(policy, Policy):
         raise DeclarationError(
-            f"{policy!r} is no policy", where="WeftPlugin", hint="write context=C.window(5)"
+            f"{policy!r} is not a policy", where="WeftPlugin", hint="write context=C.window(5)"
         )
     idle = [f".{one.word}()" for one in policy.writings]
     idle += [
