@@ -762,7 +762,7 @@ class _Undecided:
 
 @pytest.mark.parametrize("field", ["output", "grounding_metadata", "node_info"])
 def test_a_field_that_cannot_be_compared_is_refused_by_its_name(field: str) -> None:
-    event = replace(said("bot", "Hi"), **{field: _Undecided()})
+    event = replace(make_event("bot", "Hi"), **{field: _Undecided()})
     with pytest.raises(SessionError, match="is not a JSON value") as raised:
         Session("s").append(event)
     assert raised.value.where.startswith("append[0].")
@@ -781,7 +781,9 @@ _deltas = st.dictionaries(
 def test_the_facts_of_a_log_are_the_same_at_once_and_step_by_step(
     told: list[tuple[str, str, JsonObject]],
 ) -> None:
-    events = [said(author, *([text] if text else []), **delta) for author, text, delta in told]
+    events = [
+        make_event(author, *([text] if text else []), writes=delta) for author, text, delta in told
+    ]
     grown = LogFacts()
     for event in events:
         grown = grown.after([event])
