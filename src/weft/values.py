@@ -169,8 +169,9 @@ def _copy_json(value: object, depth: int) -> Json:
         raise _NotJson(
             f"the value nests deeper than {MAX_DEPTH} levels", "store it as text or as an artifact"
         )
-    if type(value) is dict or isinstance(value, Mapping):
-        members: Mapping[object, object] = value
+    kind = type(value)
+    if kind is dict or isinstance(value, Mapping):
+        members: Mapping[object, object] = value  # type: ignore[assignment]
         copied: JsonObject = {}
         for key, item in members.items():
             if not isinstance(key, str):

@@ -35,8 +35,9 @@ from weft.errors import SessionError
 from weft.session import apply_delta, read_session, scope_of
 from weft.session.event import read_event, without_temp
 from weft.session.log import stored
+from weft.session.lookback import LogFacts
 from weft.session.strand import Strand
-from weft.values import MAX_DEPTH, Json, JsonObject
+from weft.values import MAX_BITS, MAX_DEPTH, Json, JsonObject, is_json, require_json
 
 BOT = Agent("bot", model="gemini-flash-latest", instruction="Intent: {intent?}.")
 DIALECTS = ("gemini", "anthropic", "openai-chat", "openai-responses")
@@ -702,3 +703,88 @@ def test_unknown_fields_are_kept_with_a_warning(
     assert unknown in caplog.text
     again = Session.from_json(session.to_json())
     assert again.events == session.events
+
+
+# The quick check of values, held against the slow one.
+
+
+class _Shout(str):
+    """A text that is more than a text."""
+
+
+_odd_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.sampled_from([2**MAX_BITS - 1, 2**MAX_BITS, -(2**MAX_BITS), 1.5, math.nan, -math.inf])
+    | st.sampled_from(["", "a", "\ud83d", "\ud83d\ude00", _Shout("a"), b"x", {1}, object()]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=2).map(tuple)
+        | st.dictionaries(st.sampled_from(["a", "b", 1, None, _Shout("c")]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(_odd_values)
+def test_what_the_quick_check_takes_for_json_is_json(value: object) -> None:
+    if is_json(value):
+        require_json(value, where="value")
+
+
+@given(json_values)
+def test_the_quick_check_takes_what_json_reads(value: Json) -> None:
+    assert is_json(json.loads(json.dumps(value)))
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}])
+def test_the_quick_check_knows_how_deep_a_value_may_nest(wrap: Callable[[object], object]) -> None:
+    value: object = 1
+    for depth in range(MAX_DEPTH + 5):
+        try:
+            require_json(value, where="value")
+        except SessionError:
+            assert not is_json(value), depth
+        else:
+            assert is_json(value), depth
+        value = wrap(value)
+
+
+class _Undecided:
+    """As an array is: whether it equals something has no answer."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("field", ["output", "grounding_metadata", "node_info"])
+def test_a_field_that_cannot_be_compared_is_refused_by_its_name(field: str) -> None:
+    event = replace(make_event("bot", "Hi"), **{field: _Undecided()})
+    with pytest.raises(SessionError, match="is not a JSON value") as raised:
+        Session("s").append(event)
+    assert raised.value.where.startswith("append[0].")
+
+
+_deltas = st.dictionaries(
+    st.sampled_from(["a", "b", "c"]), st.sampled_from([None, "yes", "no", ["yes"]]), max_size=3
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["user", "bot"]), st.sampled_from(["yes", "no", ""]), _deltas)
+    )
+)
+def test_the_facts_of_a_log_are_the_same_at_once_and_step_by_step(
+    told: list[tuple[str, str, JsonObject]],
+) -> None:
+    events = [
+        make_event(author, *([text] if text else []), writes=delta) for author, text, delta in told
+    ]
+    grown = LogFacts()
+    for event in events:
+        grown = grown.after([event])
+    assert LogFacts().after(events) == grown

@@ -133,7 +133,7 @@ class Wording(msgspec.Struct, frozen=True):
         """
         values: list[object] = []
         for variable in self.variables:
-            value: object = state.get(variable.key)
+            value = state.get(variable.key)
             if variable.path or variable.artifact:
                 value = lookup(variable, state, artifacts)
             if type(value) is str or (value is None and variable.optional):

@@ -343,7 +343,7 @@ def find_carried(wrote: Sequence[str], text: str, carried: Mapping[str, Json]) -
     for key in (*wrote, *carried):  # its own key first; it may have been renamed since
         value = carried.get(key)
         if isinstance(value, str):
-            if spells(text, value):
+            if value == text or spells(text, value):
                 return key
         elif value is not None and any(spells(text, one) for one in _each(value)):
             return key

@@ -165,7 +165,7 @@ def rewrite_items(
     of all or of those for which `waits` is true.
     """
     if fold is None and until is None and not prompt.items.settled:  # as `fold_items`, for short
-        return _rewrite_tail(prompt, None, change, None, None)  # type: ignore[arg-type]
+        return _rewrite_tail(prompt, None, change, None, None)  # type: ignore[misc]
     return fold_items(prompt, step, change, key=key, fold=fold, until=until, waits=waits).prompt
 
 

@@ -468,7 +468,8 @@ def _require_sound(event: Event) -> None:
 def _require_fields(names: Sequence[str], values: Sequence[object], above: str) -> None:
     """Refuse a field that is not JSON."""
     for name, value in zip(names, values, strict=True):
-        if value is None or (type(value) is dict and not value) or is_json(value):
+        kind = type(value)
+        if value is None or (kind is dict and not value) or is_json(value):
             continue
         require_json(value, where=f"{above}{_camel(name)}")
 
