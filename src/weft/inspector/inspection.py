@@ -268,7 +268,7 @@ class Inspection:
         return Mask(MaskRules(self.redact), self.session, self.artifacts)
 
     def for_file(self, *, raw: bool) -> "Inspection":
-        """The same inspection for readers that nobody knows.
+        """The same inspection for unknown readers.
 
         The rules of all agents then hold for every text, also for requests of an agent that has
         no such rule. With `raw` nothing is hidden that is stored.
@@ -310,7 +310,7 @@ class Inspection:
         if last is not None and (len(log) < len(known) or log[len(known) - 1].id != last.id):
             return self.anew(session)
         with self.lock:
-            # The walk goes on once; whoever asks this one again is sent on to where it went.
+            # The walk goes on once; asking this one again leads to where it went.
             if self._later is not None and len(self._later.session.events) <= len(log):
                 later = self._later
                 return later if len(later.session.events) == len(log) else later.grown(session)
@@ -547,7 +547,7 @@ class SharedTurns:
     def spans(self, request: Compilation, dialect: str) -> Iterator[tuple[int, str, str, Json]]:
         """The fields of a request, turns one by one, each with where it ends in its text.
 
-        Each is told as its field's name, as JSON, and as the value it is.
+        Each has its field's name, its JSON, and its value.
         """
         at, turns = 1, request.lowered(dialect).turns
         for index, (key, value) in enumerate(request.lower(dialect).items()):
