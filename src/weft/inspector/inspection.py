@@ -24,6 +24,7 @@ from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.dialects import Entry
 from weft.errors import UsageError
+from weft.jsonschema import shorten
 from weft.passes.summaries import name_of_model
 from weft.recordings import Recording
 from weft.replay.replay import recorded_agents
@@ -637,7 +638,7 @@ class _MaskedTexts:
     def text(self, text: str, longest: int = 0) -> str:
         """A text, cut where it is longer."""
         text = self._mask.text(text) if self._mask is not None else text
-        return _clip(text, longest) if longest else text
+        return shorten(text, longest) if longest else text
 
     def value(self, value: Json) -> Json:
         """A JSON value."""
@@ -650,7 +651,7 @@ class _MaskedTexts:
     def state(self, values: JsonObject) -> JsonObject:
         """State as the page shows it: each value as JSON, long ones cut."""
         values = self._mask.state(values) if self._mask is not None else values
-        return {key: _clip(compact(value), 200) for key, value in values.items()}
+        return {key: shorten(compact(value), 200) for key, value in values.items()}
 
 
 def _frame(step: AnsweredStep, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObject:
@@ -728,7 +729,3 @@ def _event_row(index: int, event: Event, show: _MaskedTexts) -> JsonObject:
         "state": show.state(event.actions.state_delta),
         "error": show.text(": ".join(filter(None, (event.error_code, event.error_message))), 400),
     }
-
-
-def _clip(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -348,9 +348,9 @@ def respond(value: object, status: int = 200) -> Response:
     )  # fmt: skip
 
 
-def respond_raw(data: bytes, media_type: str = "application/json") -> Response:
-    """An answer in bytes that are encoded already."""
-    return Response(data, media_type=media_type, headers={"cache-control": "no-store"})
+def respond_raw(data: bytes) -> Response:
+    """An answer in JSON that is encoded already."""
+    return Response(data, media_type="application/json", headers={"cache-control": "no-store"})
 
 
 # --- the OpenAPI description
