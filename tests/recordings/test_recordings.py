@@ -318,7 +318,7 @@ def test_objects_that_dump_themselves_are_messages_too() -> None:
         ([{"type": "human", "content": "a"}, {"type": "alien", "content": "b"}],
          "messages: messages[1]", "1 of 2 messages are langchain's"),
         ([{"kind": "request", "parts": []}], "messages", "there is no message in it"),
-        ([object()], "messages[0]", "an object is no message"),
+        ([object()], "messages[0]", "an object is not a message"),
         ([{"author": "bot", "content": 3}], "messages: events[0]", "this is not an event"),
         ([[{"role": "user", "content": "a"}]] * 2, "messages", "there are 2 recordings"),
     ],

@@ -306,7 +306,7 @@ async def find_session(
     skip_unreadable: bool = False,
     recent: int | None = None,
 ) -> Session:
-    """The session of that id, whoever's it is, or an error that says what there is."""
+    """Find the session of that id, of any user; an error lists the ids there are."""
     infos = await list_sessions(store, app=app, user=user)
     keys = [info.key for info in infos if info.key.id == id]
     if len(keys) > 1:

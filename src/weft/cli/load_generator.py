@@ -61,9 +61,7 @@ def _plan(options: CommandOptions) -> LoadPlan:
             "the server chooses the model", where="--model", hint="weft serve ... --model NAME"
         )
     if not plan.is_scripted and plan.message is None:
-        raise UsageError(
-            "what is to be said to the agent?", where="--message", hint="add -m 'Hello'"
-        )
+        raise UsageError("the agent needs a message", where="--message", hint="add -m 'Hello'")
     return plan
 
 

@@ -143,7 +143,7 @@ def _is_set(variable: str) -> bool:
 
 
 def facts_json(model: str) -> JsonObject:
-    """What is known of a model, for machines; null where nobody knows."""
+    """The facts about a model as JSON; null where a fact is unknown."""
     from weft.compiler.costs import price_of, window_of
 
     facts, price = facts_for(model), price_of(model)

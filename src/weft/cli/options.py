@@ -501,7 +501,7 @@ class CommandOptions:
 def read_address(store: str) -> str:
     """The address of a store, from a variable where `env:NAME` stands for it.
 
-    An address may hold a password, and whoever lists processes sees their arguments.
+    An address may hold a password, and a list of processes shows their arguments.
     """
     if not store.startswith("env:"):
         return store

@@ -72,7 +72,9 @@ def recorded_request(options: CommandOptions) -> Compilation:
     for flag, value in misplaced.items():
         if value:
             raise UsageError(
-                "a recording is explained as it is", where=flag, hint="--step, --session, --model"
+                "a recording is explained as it was recorded",
+                where=flag,
+                hint="--step, --session, --model",
             )
     recordings = list(read_file(path, format=options.recorded_format, lenient=options.lenient))
     ids = [one.id for one in recordings]

@@ -132,7 +132,7 @@ class Screen:
             self._introduce(event.author)
             self.note(line)
         if event.error_code:
-            # told only if something follows: the error that ends a run is told by the command
+            # printed only if something follows: the command prints the error that ends a run
             self._failed = event
 
     def _is_answer(self, event: Event) -> bool:
@@ -298,7 +298,7 @@ def find_invocation(session: Session, name: str | None) -> ListedInvocation:
 
 
 def session_lines(session: Session, marks: LineMarks, width: int) -> Iterator[str]:
-    """The whole session: whose it is, what happened, and the state at the end."""
+    """The whole session: its owner, its events, and the state at the end."""
     owner = safe(f"session {session.id} of {session.user_id} in {session.app_name}")
     yield f"{owner}, {len(session.events)} events, last change {moment(session.last_update_time)}"
     for one in invocations_of(session):

@@ -35,6 +35,7 @@ from weft.stores.upkeep import (
     store_version,
     verify_store,
 )
+from weft.values import JsonObject
 
 
 def list_command(options: CommandOptions) -> int:
@@ -153,7 +154,7 @@ def _asked_at(question: Pending) -> float:
     return question.asked_at
 
 
-def _question_json(one: Pending) -> dict[str, object]:
+def _question_json(one: Pending) -> JsonObject:
     return {
         "appName": one.key.app_name,
         "userId": one.key.user_id,
@@ -174,7 +175,7 @@ def _question_cells(one: Pending) -> list[str]:
     return [clip(safe(cell), 80) for cell in [*cells, one.key.app_name]]
 
 
-def _as_json(info: SessionInfo) -> dict[str, object]:
+def _as_json(info: SessionInfo) -> JsonObject:
     return {
         "appName": info.key.app_name,
         "userId": info.key.user_id,

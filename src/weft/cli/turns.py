@@ -19,6 +19,7 @@ from weft.session import Store
 from weft.turns import TurnInfo, Turns, TurnStatus, open_turns
 from weft.turns.turn import NEEDS_PERSON, poison_reason
 from weft.turns.worker import count_unserved, queue_database, worker_name
+from weft.values import JsonObject
 
 _HOW_TO_ANSWER = (
     "hint: find out whether the call ran; say what it returned (POST .../answers, or weft run"
@@ -170,7 +171,7 @@ def _suspicion(info: TurnInfo) -> str:
     return f"{poison_reason(info.kills)}: it runs alone"
 
 
-def _as_json(info: TurnInfo) -> dict[str, object]:
+def _as_json(info: TurnInfo) -> JsonObject:
     turn = info.turn
     return {
         "id": turn.id,

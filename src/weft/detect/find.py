@@ -32,7 +32,7 @@ _RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
 
 
 class PatternTimeout(WeftError):
-    """A pattern that did not finish in time, so that nobody knows what the text holds."""
+    """A pattern that did not finish in time, so that the content of the text is unknown."""
 
 
 class Pattern(msgspec.Struct, frozen=True):

@@ -106,7 +106,7 @@ def _sizes(words: Sequence[Word], text: str) -> list[int]:
     while at < len(words):
         sizes[at] = _name_at(words, at, text)
         at += sizes[at] or 1
-    for step in (1, -1):  # whoever is listed next to a given name is a person too
+    for step in (1, -1):  # a word listed next to a given name is a person too
         for at in range(len(words))[::step]:
             other = at - step
             if sizes[at] or not 0 <= other < len(words) or sizes[other] != 1:

@@ -1,4 +1,4 @@
-"""Identity and tax numbers of many countries, told by shape and check digits.
+"""Identity and tax numbers of many countries, recognised by shape and check digits.
 
 A row is a shape, a check, and the words that must stand near where the shape is too common
 to be believed alone. A number whose check digit is wrong is not reported.

@@ -23,7 +23,7 @@ _BLANK = re.compile(r"\s")
 
 
 def cut_text(text: str, *, limit: int, count: Count, keep: Keep = "head", mark: str = "…") -> str:
-    """The text within `limit` tokens: its head, its tail, or both, with `mark` at the cut.
+    """Cut a text to `limit` tokens: its head, its tail, or both, with `mark` at the cut.
 
     What fits is returned as it is. Where not even the mark fits, nothing is left.
     """

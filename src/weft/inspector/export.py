@@ -37,7 +37,7 @@ LARGEST = 24_000_000
 
 
 REOPEN = "weft inspect pkg.module:object --store sqlite:///weft.db"
-"""What to type to ask more of a session than its file holds, where nobody knows better."""
+"""The default command for asking more of a session than its file holds."""
 
 
 def export(
@@ -50,7 +50,7 @@ def export(
 ) -> str:
     """The whole session as a page: film, requests, caches, checks. It asks no server.
 
-    A file goes to people that nobody knows. What any agent of the session redacts or withholds is
+    A file may reach anybody. What any agent of the session redacts or withholds is
     replaced in all of it; `raw` keeps all that is stored. The file says which of the two it is.
 
     `command` opens the session again, for what only its program can answer: the page names it.
@@ -359,7 +359,7 @@ class _DrawnRequest:
         return replace_cuts(text, [*self._cuts_of(0, name, value)])
 
     def _draw_rows(self, before: "_DrawnRequest | None") -> None:
-        """The rows: those of the turns grow, those around them are told anew."""
+        """The rows: those of the turns grow, those around them are written again."""
         rows, turns = self._view.report.sent, len(self._sent.rows)
         first = next(
             (at for at, row in enumerate(rows) if turns and row is self._sent.rows[0]), len(rows)

@@ -236,7 +236,7 @@ def dead_weight(inspection: Inspection) -> JsonObject:
 def trust(inspection: Inspection) -> JsonObject:
     """What is fenced, labelled or redacted, and into which calls untrusted words went.
 
-    Redacted and labelled values are told by their placeholders, in words and in arguments.
+    Redacted and labelled values are recognised by their placeholders, in words and in arguments.
     """
     mask = inspection.mask
     guards: dict[tuple[str, str], JsonObject] = {}

@@ -240,7 +240,7 @@ class RequestView:
             for cut in self._cuts_near(request, start, end)
             if cut.start < end and cut.end > start
         ]
-        # half a hidden value would be shown as it is
+        # half a hidden value would not be recognised, and shown
         if near:
             start, end = min(start, near[0].start), max(end, near[-1].end)
         cuts = [TextCut(cut.start - start, cut.end - start, cut.placeholder) for cut in near]

@@ -162,7 +162,7 @@ class Remote:
     async def _ask_once(
         self, model: str, body: JsonObject, moved: Callable[[Sending], Sending]
     ) -> JsonObject:
-        """Ask something that is not a request for an answer, once; `moved` says where it goes."""
+        """Ask for something other than an answer, once; `moved` changes the address."""
         try:
             sending = moved(await self._sending(body, model, stream=False))
             reading = await self._ask(sending, Trail(self._retry), stream=False)

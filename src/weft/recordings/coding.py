@@ -424,7 +424,7 @@ class _Codex:
         self.parts, self.time, self.usage = [], None, {}
 
     def _late_usage(self) -> None:
-        """Tokens that were told after the answer had ended; a repeated notice changes nothing."""
+        """Add tokens that were reported after the answer; a repeated report changes nothing."""
         events, usage = self.transcript.events, _codex_usage(self.usage)
         self.usage = {}
         for at in range(len(events) - 1, -1, -1):

@@ -59,7 +59,7 @@ _SPOKEN = {
 """The classes of messages in serialized constructors, and their types."""
 
 _DIALECTS = {"anthropic": "anthropic", "openai": "openai-chat", "google_genai": "gemini"}
-"""Whose signatures and opaque parts a library's provider name means."""
+"""The dialect that owns signatures and opaque parts, by a library's name of the provider."""
 
 
 _LANGCHAIN_FIELDS = (

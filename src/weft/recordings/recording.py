@@ -1,4 +1,4 @@
-"""A recording: a session that was kept as a file, whoever wrote it, and what was set aside.
+"""A recording: a session in a file of any program, and what was set aside.
 
 Readers of formats fill a `Transcript`, turn by turn. What they cannot turn into events is set aside
 with its place and the reason, so that nothing is dropped in silence.
@@ -65,7 +65,7 @@ class Aside:
 class RecordedCall(NamedTuple):
     """The id of a call's answer, and of the answer that its request goes on from; often empty.
 
-    `time` is when it was made, 0 where nobody knows. `failed` says that its answer is an error.
+    `time` is when it was made, 0 if unknown. `failed` says that its answer is an error.
     """
 
     id: str = ""
@@ -116,7 +116,7 @@ class Recording(NamedTuple):
         return self.answers is None or event.id in self.answers
 
     def spoken_by(self, agent: str) -> "Recording":
-        """The recording with a name for whoever spoke for the model and has none.
+        """The recording with a name for an agent that has none.
 
         An agent of that name reads the answers as its own, and those of others as somebody else's.
         """
@@ -174,7 +174,7 @@ def with_events(session: Session, events: Iterable[Event]) -> Session:
 
 
 def recording_of(session: Session) -> Recording:
-    """A session of ours; what its agents were told is in no log, unless it was imported."""
+    """A session of ours; the log has no system texts, unless it was imported."""
     events = session.events
     models = [event.provenance.model or event.model_version for event in events]
     model = next((name for name in reversed(models) if name), "")
@@ -413,7 +413,7 @@ def read_json(data: bytes | str, where: str, report: Report) -> Json:
 
 
 def parse_json(data: bytes | str) -> object:
-    """Parse JSON; None where it is not JSON. Half a character stays as it is."""
+    """Parse JSON; None where it is not JSON. Half a character is kept."""
     try:
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         return cast("object", msgspec.json.decode(raw))
@@ -438,7 +438,7 @@ def _remove_checksums(value: JsonObject, where: str) -> JsonObject:
     events = value.get("events")
     if not isinstance(events, list) or not any("checksum" in one for one in _objects(events)):
         return value
-    # what is damaged is refused as long as that can be told
+    # check for damage while the checksums are still there
     Session.from_json(encode(value, where=where), name=where)
     return {
         **value,

@@ -35,9 +35,9 @@ class EditedLines(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """By the place of a model's event in the log: the strings it used that it was told before.
+    """The earlier strings that each model event used, by the place of the event in the log.
 
-    `at_once` are those of them that it had been told since its last word, and never before.
+    `at_once` are those that first appeared after the agent's last answer.
     `edits` are the lines that it changed.
     """
 
@@ -112,7 +112,7 @@ class _HeardTexts:
 
 
 SHORTEST = 6
-"""How many letters a string must have to be told from chance inside other words."""
+"""Minimum letters of a string, so that it is not found by chance inside other words."""
 
 _STRING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@\-]*[A-Za-z0-9_]")
 
@@ -283,7 +283,7 @@ class KeptEvidence:
     def __init__(self, events: Sequence[Event]) -> None:
         self.values: dict[str, Json] = {}
         self.heard: dict[str, int] = {}
-        """The handles of the values that the agent was told, and where in the log it first was."""
+        """The handles of the values that the agent saw, and where each appeared first."""
         self.places: dict[tuple[str, int], Json] = {}
         self.task = next(
             (
@@ -335,7 +335,7 @@ class Rebuilt(NamedTuple):
 def rebuild_texts(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
     """Put every text that is sent in short together again, from the request and its handles.
 
-    What a policy was told to drop is not there to be rebuilt.
+    What a policy drops on purpose cannot be rebuilt.
     """
     prompt = compiled.prompt
     reader = _AnswerReader(prompt, records)
@@ -394,7 +394,7 @@ class View:
         return self._records.text(handle)
 
     def source_of(self, string: str, index: int) -> str | None:
-        """The handle of the shortest value with the string that was told before an event."""
+        """The handle of the shortest value with the string that came before an event."""
         heard = self._records.heard
         return self._records.handle_of(string, (one for one in heard if heard[one] < index))
 
@@ -482,7 +482,7 @@ class _AnswerReader:
                     self._blocks.append(block)
 
     def is_whole(self, block: ResultBlock | TextBlock, whole: Json) -> bool:
-        """Whether the block gives the whole value to whoever reads it."""
+        """Whether a reader of the block gets the whole value."""
         text = _sent_text(block)
         lines = [self._lines(line, block) for line in text.split("\n")]
         if any(one is None for one in lines):
@@ -512,7 +512,7 @@ class _AnswerReader:
         return line
 
     def _end_of(self, source: ResultBlock | None, size: int) -> str | None:
-        """The last lines of a result, which stand in it as they are."""
+        """The last lines of a result, unchanged."""
         if source is None:
             return None
         whole = self._records.places.get((source.origin.name, source.origin.part))

@@ -47,7 +47,7 @@ DEARER = 1.02
 """From which share of plain history on a run counts as dearer."""
 
 ANSWER = 5.0
-"""What a token of an answer costs where nobody knows, in fresh tokens: providers take 4 to 8."""
+"""The assumed price of an answer token, in fresh tokens: providers charge 4 to 8."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,7 +197,7 @@ def replay(
             spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
         tally.step(compiled, spent, answer)
         used, edited = uses.by_event.get(index, ()), uses.edits.get(index)
-        # an agent that runs as a tool was told what its caller wrote, and nothing of the rest
+        # an agent that runs as a tool saw what its caller wrote, and nothing else
         if answer.isolation_scope is None and (used or edited is not None):
             view = View(compiled, texts, records)
             at_once = uses.at_once.get(index, frozenset[str]())

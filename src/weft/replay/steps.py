@@ -338,7 +338,7 @@ def compile_before(
 
 
 def speaker_of(event: Event) -> tuple[str, str | None, str | None]:
-    """Whose requests follow each other: an agent, in one branch and one call."""
+    """What a sequence of requests belongs to: an agent, in one branch and one call."""
     return event.author, event.branch, event.isolation_scope
 
 

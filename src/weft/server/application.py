@@ -226,7 +226,7 @@ def app(
 
 
 _DEEPEST = 12
-"""Paths with more slashes than any route are not told apart."""
+"""Paths with more slashes than any route count as one."""
 
 
 class _Routes:

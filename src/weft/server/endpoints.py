@@ -82,7 +82,7 @@ class Call:
         return self.served.runner(self.path("app"))
 
     def user(self, wanted: str | None = None) -> str:
-        """Whose sessions are meant. A user who is known can only mean the own ones."""
+        """The user whose sessions are meant. A known user can only mean their own."""
         wanted = wanted or self.query("user") or None
         own = self.identity.user
         if own is None:
@@ -92,7 +92,7 @@ class Call:
         return own
 
     def user_or_all(self) -> str | None:
-        """Whose sessions are meant, as `user` says; None, all of them, only for the operator."""
+        """The user whose sessions are meant; None, for all users, is only for the operator."""
         is_one = self.identity.user is not None or self.query("user")
         return self.user() if is_one else None
 
@@ -348,9 +348,9 @@ def respond(value: object, status: int = 200) -> Response:
     )  # fmt: skip
 
 
-def respond_raw(data: bytes, media_type: str = "application/json") -> Response:
-    """An answer in bytes that are encoded already."""
-    return Response(data, media_type=media_type, headers={"cache-control": "no-store"})
+def respond_raw(data: bytes) -> Response:
+    """An answer in JSON that is encoded already."""
+    return Response(data, media_type="application/json", headers={"cache-control": "no-store"})
 
 
 # --- the OpenAPI description

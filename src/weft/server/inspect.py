@@ -176,7 +176,7 @@ class ServedSources:
 
 
 class SeveralStores:
-    """Sessions in several stores; which one has a session is told by its app."""
+    """Sessions in several stores; the app of a session says which store has it."""
 
     def __init__(self, parts: Sequence[ServedSessions]) -> None:
         self._parts = parts
@@ -470,7 +470,7 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
     try:
         inspection = await source.inspection(key)
     except WeftError:
-        return  # it was deleted meanwhile, or the store fails: who asks is told
+        return  # it was deleted meanwhile, or the store fails: the next request says so
     spent = 0.0
     with inspection.watch():
         for policy in REHEARSED:
@@ -499,7 +499,7 @@ def _walk_on(walk: Iterator[object]) -> bool:
             if time.monotonic() >= until:
                 return False
     except WeftError:
-        return True  # a program that cannot be compiled so; who asks for it is told
+        return True  # a program that cannot be compiled like this: the next request says so
     return True
 
 

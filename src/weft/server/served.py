@@ -269,7 +269,7 @@ class ServedApps:
             raise problem
 
     async def _require_capacity(self, app: str) -> None:
-        """Refuse a run while the server has too much to do, whoever asks."""
+        """Refuse a run while the server has too much to do for anybody."""
         limits, problem = self.limits, None
         if self.queue_depth is not None:
             if (waiting := await self.queue_depth.waiting()) >= limits.waiting:

@@ -1,7 +1,7 @@
 """What the machines that watch a server ask: whether it lives, whether it is ready, its numbers.
 
 The API answers them like anything else, the numbers to those who show a token. On a port of their
-own they are answered to whoever can reach it, in a thread, so also while a tool blocks the server.
+own they answer everybody who can reach it, in a thread, so also while a tool blocks the server.
 """
 
 from functools import partial

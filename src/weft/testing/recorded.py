@@ -44,7 +44,7 @@ _OPAQUE = frozenset(
     ("signature", "thoughtSignature", "thought_signature", "encrypted_content", "data",
      "file_data", "image_url", "id", "tool_use_id", "tool_call_id", "call_id")
 )  # fmt: skip
-"""Fields with random letters that are not secret, and must come back as they are."""
+"""Fields with random letters that are not secret, and must come back unchanged."""
 
 _RANDOM_ID = late_pattern("adk-[0-9a-f]{32}")
 """Ids that the runtime gives to calls whose provider gives none."""

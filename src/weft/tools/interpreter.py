@@ -285,7 +285,7 @@ class _CodeRun:
         )
 
     def _call_of(self, snapshot: FunctionSnapshot) -> "CodeCall | ExternalSettledResult":
-        """The call that code makes, or what it is told instead."""
+        """The call that code makes, or the answer it gets instead."""
         name = snapshot.function_name
         function = self._functions.get(name)
         if function is None:
@@ -337,7 +337,7 @@ class _CodeRun:
         return step
 
     def _print(self, stream: str, text: str) -> None:
-        # an error here would be told only when the code ends
+        # an error here would only appear when the code ends
         if not self._printed.add(text.encode("utf-8", "replace")):
             self._kill()
 
@@ -364,7 +364,7 @@ class _CodeRun:
         )
 
     def _words_of(self, error: MontyError) -> str:
-        """What went wrong, as the model is told: the code's own lines, within bounds."""
+        """What went wrong, for the model: the code's own lines, within bounds."""
         limits = self._limits
         if self._printed.size > FLOOD:
             return f"it was stopped: it printed more than {FLOOD:,} bytes"

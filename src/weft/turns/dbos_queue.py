@@ -282,7 +282,7 @@ def _require_dbos() -> None:
 # --- one worker's part
 
 _POLL_EVERY = 0.1
-"""Seconds between two looks for turns: DBOS is not told of new ones."""
+"""Seconds between two looks for turns: DBOS gets no notifications."""
 
 _ADRIFT_EVERY = 2.0
 """Seconds between two looks for turns that this worker owns and does not run."""
@@ -294,11 +294,11 @@ _CONNECTIONS = 4
 """Connections that DBOS has of its own in a worker."""
 
 _LONGEST_STOP = 10**6
-"""Seconds that turns may take to end; whoever runs them sees to it that they do."""
+"""Seconds that turns may take to end; the worker makes sure that they do."""
 
 
 class TurnFailed(Exception):
-    """What DBOS is told of a turn that is a dead letter."""
+    """Raised to DBOS for a turn that is a dead letter."""
 
 
 class DbosWorker:
@@ -377,7 +377,7 @@ class DbosWorker:
         await asyncio.to_thread(self.destroy)
         try:
             await self._database.execute(tables.GIVE_BACK_ALL, {"worker": self._worker})
-        except StoreError as error:  # whoever recovers the turns of this worker does it
+        except StoreError as error:  # the worker that recovers these turns does it
             _log.warning("turns that were just taken are not given back: %s", error.message)
 
     def destroy(self) -> None:
@@ -447,7 +447,7 @@ class DbosWorker:
         if self._stop.is_set():  # it was taken in the moment in which we stopped
             return TurnEnd("released")
         row = await self._reading.put(number)
-        # whoever deletes a session deletes its turns
+        # deleting a session deletes its turns
         if row is None:
             return TurnEnd("cancelled", "it was deleted")
         _, text, attempts, kills = cast("tuple[int, str, int, int]", row)
@@ -596,7 +596,7 @@ async def _elsewhere(work: "Awaitable[None]", loop: asyncio.AbstractEventLoop) -
 
 
 def dbos_config(engine: "sqlalchemy.Engine", worker: str) -> "dbos.DBOSConfig":
-    """What DBOS is told: of all that it can do, only what a queue of turns needs."""
+    """The config of DBOS: of all that it can do, only what a queue of turns needs."""
     return {
         "name": "weft",
         "system_database_engine": engine,

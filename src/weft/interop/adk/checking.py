@@ -132,7 +132,7 @@ def _as_read(one: Diagnostic) -> Diagnostic:
 
 
 def _late(node: Node, above: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Agents in tools, each with a key that whoever calls it writes when it has answered."""
+    """Agents in tools, each with a key that its caller writes when it has answered."""
     for agent in agents_of(node):
         yield from ((agent.name, key) for key in above)
         keys = (*above, agent.output_key) if agent.output_key else above
