@@ -280,16 +280,18 @@ def plain_items(
     """
     talk = talk if talk is not None else PlainTalk()
     items, agent, features = talk.items, view.agent, talk.features
-    index, invocation = 0, ""
-    names = {agent: agent, "user": "user"}  # one text for all items that repeat it
+    index, invocation, hidden = 0, "", view.hidden
+    author = agent
     for one in utterances(events).listed:
         event, at = events[index], position + index
-        author = names.setdefault(one.author, one.author)
+        # one text for all items that repeat it
+        if one.author != author:
+            author = agent if one.author == agent else one.author
         is_other = author != agent and author != "user"
         if event.invocation_id != invocation:
             invocation = event.invocation_id
-        if one.rewinds or at in view.hidden:
-            hides = [view.hidden.get(each) for each in range(at, at + one.length)]
+        if one.rewinds or (hidden and at in hidden):
+            hides = [hidden.get(each) for each in range(at, at + one.length)]
             if None in hides:
                 break  # nobody has worked out what it takes back, or half of a pair is in view
             features |= Feature.HIDDEN | (Feature.CALLS if one.calls else Feature.NONE)
@@ -298,7 +300,7 @@ def plain_items(
             index += one.length
             continue
         if calls := one.calls:
-            if at + 1 in view.hidden:
+            if hidden and at + 1 in hidden:
                 break  # a pair of which a rewind took half needs a pass
             if is_other:
                 talk.others.update([call.id for call in calls])
@@ -306,6 +308,7 @@ def plain_items(
                 break  # two calls with one id must be told apart by a pass
             features |= Feature.CALLS
             item = _exchange_item(event, events[index + 1], calls, at, author, invocation)
+            index += 1
         elif text := one.text:
             role: Literal["user", "model"] = "user" if one.asks else "model"
             event_id = event.id
@@ -325,8 +328,8 @@ def plain_items(
             features |= Feature.HIDDEN
             why = _ONLY_WRITES if event.actions.state_delta else _EMPTY
             item = Item("hidden", (), author, invocation, at, at, event.id, why=why)
-        index += one.length
-        if is_other or item.wrote or item.kind == "hidden":
+        index += 1
+        if is_other or one.wrote or not item.blocks:
             features |= Feature.FOREIGN if is_other and item.blocks else Feature.NONE
             note = _note_talk(item, one, view, is_other=is_other)
             if note is not None:
