@@ -350,18 +350,18 @@ def _hidden_notes(
     position: int,
     reasons: Sequence[str | None],
 ) -> list[Note]:
-    """The notes on events of plain talk that a rewind took out of view, with what they said."""
-    said: list[tuple[Block, ...]] = [()]
+    """The notes on events of plain talk that a rewind took out of view, with what they spoken."""
+    spoken: list[tuple[Block, ...]] = [()]
     if one.text:
         role: Literal["user", "model"] = "user" if one.asks else "model"
         origin = Origin("event", events[0].id, author, -1, -1, 0)
-        said = [(TextBlock(role=role, origin=origin, text=one.text),)]
+        spoken = [(TextBlock(role=role, origin=origin, text=one.text),)]
     elif one.calls:
         exchange = _exchange_item(events[0], events[1], one.calls, position, author, "").blocks
-        said = [exchange[: len(one.calls)], exchange[len(one.calls) :]]
+        spoken = [exchange[: len(one.calls)], exchange[len(one.calls) :]]
     notes: list[Note] = []
     for at, (event, why) in enumerate(zip(events, reasons, strict=True), position):
-        blocks, why = said[at - position], why or ""
+        blocks, why = spoken[at - position], why or ""
         item = Item("hidden", blocks, author, event.invocation_id, at, at, event.id, why=why)
         notes.append(Note("drop_hidden", why, item))
     return notes
