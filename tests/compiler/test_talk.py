@@ -50,6 +50,7 @@ def everything(compiled: Compilation) -> tuple[object, ...]:
     asks=st.booleans(),
     agents=st.sampled_from([("bot",), FLOW, FLOW[1:]]),
     data=st.booleans(),
+    rewinds=st.sampled_from([0.0, 0.0, 0.2]),
 )
 def test_requests_are_those_of_a_log_whose_items_are_kept(
     model: str,
@@ -61,10 +62,11 @@ def test_requests_are_those_of_a_log_whose_items_are_kept(
     asks: bool,
     agents: tuple[str, ...],
     data: bool,
+    rewinds: float,
 ) -> None:
     agent = replace(INFORMED if seed % 3 == 0 else BOT, model=model).sees(C.default(data=data))
     other = replace(agent, name="planner")
-    before = talk(turns, seed, writes=writes, agents=agents)
+    before = talk(turns, seed, writes=writes, agents=agents, rewinds=rewinds)
     for turn in range(0, turns, 4):  # some talk goes on in one voice: those turns may be merged
         before.append(said("bot", Part(text=f"and {turn}"), turns))
     with pytest.MonkeyPatch.context() as patch:

@@ -168,7 +168,10 @@ async def test_a_log_in_chapters_is_what_a_full_read_gives(
     agents: tuple[str, ...],
 ) -> None:
     key = new_key()
-    events = [*talk(before, seed, agents=agents), *[event for event in later if not event.partial]]
+    events = [
+        *talk(before, seed, agents=agents, rewinds=0.1),
+        *[event for event in later if not event.partial],
+    ]
     events += [
         said("bot", Part(text=str(n)), n, actions=Actions(state_delta={f"k{n % 3}": n}))
         for n in range(seed % 5)
@@ -501,13 +504,15 @@ MODELS = ("gemini-flash-latest", "claude-sonnet-4-5", "gpt-5", "ollama/llama3")
 
 
 def conversation(
-    turns: int, seed: int, *, writes: bool, agents: tuple[str, ...] = ("bot",)
+    turns: int, seed: int, *, writes: bool, agents: tuple[str, ...] = ("bot",), rewinds: float = 0.0
 ) -> list[Event]:
     """Plain talk with what a dialect may spell in its own way."""
-    events = talk(turns, seed, writes=writes, agents=agents)
+    events = talk(turns, seed, writes=writes, agents=agents, rewinds=rewinds)
     chance = random.Random(seed)
     for number in range(1 + seed % 3):
-        at = chance.choice([at for at, event in enumerate(events) if event.author == "user"])
+        at = chance.choice(
+            [at for at, event in enumerate(events) if event.text and event.author == "user"]
+        )
         turn = int((events[at].text or "question 0").rpartition(" ")[2])
         ids = (f"adk-{number}", f"toolu_{number}!")
         aside = [
@@ -544,7 +549,7 @@ async def test_the_talk_of_chapters_gives_the_request_that_their_events_give(
     agents: tuple[str, ...],
 ) -> None:
     key = new_key()
-    events = conversation(turns, seed, writes=writes, agents=agents)
+    events = conversation(turns, seed, writes=writes, agents=agents, rewinds=seed % 3 / 10)
     events += [event for event in later if not event.partial]
     events += [said("user", Part(text="So?"), 990)]
     whole = await stored(address, key, events)
@@ -776,7 +781,11 @@ async def test_a_long_log_of_several_agents_does_not_stop_the_event_loop(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = new_key()
-    log = [said(author, Part(text="x"), at) for at in range(10) for author in ("user", "a", "b")]
+    log = [
+        said(author, Part(text="x"), at, branch="fan.a" if author == "a" else None)
+        for at in range(10)
+        for author in ("user", "a", "b")
+    ]
     await stored(postgres_url, key, log)
     threads: list[threading.Thread] = []
 

@@ -14,7 +14,7 @@ from weft import Actions, Agent, C, Content, Event, Part, Policy, Runner, Sessio
 from weft.compiler import Compilation, compile_request
 from weft.content import call_part, result_part
 from weft.session import SessionKey
-from weft.session.lookback import supplied_keys
+from weft.session.lookback import hidden_by_rewind, hidden_in, supplied_keys
 from weft.session.memory import StoredSession
 from weft.session.strand import Strand, skim_of
 from weft.stores import cache, open_store
@@ -46,12 +46,18 @@ def said(author: str, part: Part, turn: int, role: str = "", **more: object) -> 
 
 
 def talk(
-    turns: int, seed: int = 1, *, writes: bool = True, agents: tuple[str, ...] = ("bot",)
+    turns: int,
+    seed: int = 1,
+    *,
+    writes: bool = True,
+    agents: tuple[str, ...] = ("bot",),
+    rewinds: float = 0.0,
 ) -> list[Event]:
     """Turns of plain talk, with calls in some, and state that is written in some.
 
     Several agents speak one after the other, as in a flow; in some turns one hands over to the
-    next, one speaks for others only, and the flow says where it is.
+    next, one speaks for others only, and the flow says where it is. With a chance of `rewinds`,
+    the user takes back some turns.
     """
     chance = random.Random(seed)
     events: list[Event] = []
@@ -82,6 +88,10 @@ def talk(
         if len(agents) > 1 and chance.random() < 0.7:
             ends = Actions(end_of_agent=True, state_delta={"ended": turn} if writes else {})
             events.append(Event(author="flow", invocation_id=f"i{turn}", actions=ends))
+        if rewinds and chance.random() < rewinds:
+            target = f"i{chance.randrange(max(0, turn - 3), turn + 1)}"
+            back = Actions(rewind_before_invocation_id=target, state_delta={"n": None})
+            events.append(Event(author="user", invocation_id=f"r{turn}", actions=back))
     return events
 
 
@@ -136,12 +146,18 @@ POLICIES: dict[str, Policy] = {
     turns=st.integers(1, 30),
     seed=st.integers(0, 99),
     agents=st.sampled_from([("bot",), FLOW, FLOW[1:]]),
+    rewinds=st.sampled_from([0.0, 0.0, 0.2]),
 )
 def test_requests_are_those_of_a_log_that_is_read(
-    policy: str, later: list[Event], turns: int, seed: int, agents: tuple[str, ...]
+    policy: str,
+    later: list[Event],
+    turns: int,
+    seed: int,
+    agents: tuple[str, ...],
+    rewinds: float,
 ) -> None:
     agent = (INFORMED if seed % 3 == 0 else BOT).sees(POLICIES[policy])
-    before = talk(turns, seed, agents=agents)
+    before = talk(turns, seed, agents=agents, rewinds=rewinds)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache, "LEAST", 2)
         lazy = read(before)
@@ -157,6 +173,7 @@ def test_requests_are_those_of_a_log_that_is_read(
         assert lazy.waiting == whole.waiting
         assert lazy.state == whole.state
         assert supplied_keys(lazy.events) == supplied_keys(whole.events)
+        assert hidden_in(lazy.events) == hidden_by_rewind(whole.events)
     assert lazy.events == whole.events
 
 

@@ -395,7 +395,8 @@ def _basis(env: Env, facts: LogFacts, labelled: "Labelled | None") -> Basis:
         start,
         tuple(sorted([(k, v if type(v) is str else to_text(v)) for k, v in carried.items()])),
         facts.reaches_back,
-        env.invocation if facts.reaches_back >= 0 else "",
+        # what the user says now stays in view, whatever a summary stands for
+        env.invocation if facts.reshaped >= 0 else "",
         labelled.all if labelled is not None else (),
     )
 

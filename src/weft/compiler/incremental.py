@@ -40,6 +40,7 @@ from weft.session.lookback import (
     hidden_by_compaction,
     hidden_by_rewind,
     hidden_by_undoing,
+    hidden_in,
 )
 from weft.session.strand import Skim, Strand, skim_of
 
@@ -193,6 +194,7 @@ class Thread:
                     attribute_foreign in passes.fresh,
                     hides_data(env.policy),
                     {} if env.policy.duplicates else env.instruction.carried,
+                    hidden_in(events) if self.basis.reaches_back >= 0 else {},
                 )
             if target is not None and not self.consumed:
                 self._lower_talk(events, facts, view, target)
@@ -237,7 +239,7 @@ class Thread:
             if authors > 2 or (authors == 2 and not facts.has_author(env.agent)):
                 return False
         return not (
-            self.basis.reaches_back >= consumed
+            facts.reshaped >= consumed
             or env.policy.facts.view != "default"
             or env.instruction.captured
             or (facts.branched and not branches_of(events).is_quiet(self.slot.branch, consumed))

@@ -239,6 +239,8 @@ class TalkView(NamedTuple):
     """Whether data of others is left out."""
     carried: Mapping[str, Json] = {}
     """State values that the instruction says: who wrote one of them is not in view as well."""
+    hidden: Mapping[int, str] = {}
+    """What a rewind took out of view, by position, and why."""
 
     def leaves_out(self, wrote: Sequence[str], text: str) -> bool:
         """Whether the instruction says what an agent said and wrote to keys."""
@@ -278,21 +280,35 @@ def plain_items(
     """
     talk = talk if talk is not None else PlainTalk()
     items, agent, features = talk.items, view.agent, talk.features
-    index, invocation = 0, ""
-    names = {agent: agent, "user": "user"}  # one text for all items that repeat it
+    index, invocation, hidden = 0, "", view.hidden
+    author = agent
     for one in utterances(events).listed:
         event, at = events[index], position + index
-        author = names.setdefault(one.author, one.author)
+        # one text for all items that repeat it
+        if one.author != author:
+            author = agent if one.author == agent else one.author
         is_other = author != agent and author != "user"
         if event.invocation_id != invocation:
             invocation = event.invocation_id
+        if one.rewinds or (hidden and at in hidden):
+            hides = [hidden.get(each) for each in range(at, at + one.length)]
+            if None in hides:
+                break  # nobody has worked out what it takes back, or half of a pair is in view
+            features |= Feature.HIDDEN | (Feature.CALLS if one.calls else Feature.NONE)
+            talk.others.update([call.id for call in one.calls])
+            talk.notes += _hidden_notes(events[index : index + one.length], one, author, at, hides)
+            index += one.length
+            continue
         if calls := one.calls:
+            if hidden and at + 1 in hidden:
+                break  # a pair of which a rewind took half needs a pass
             if is_other:
                 talk.others.update([call.id for call in calls])
             elif not claims(calls, talk.calls, used):
                 break  # two calls with one id must be told apart by a pass
             features |= Feature.CALLS
             item = _exchange_item(event, events[index + 1], calls, at, author, invocation)
+            index += 1
         elif text := one.text:
             role: Literal["user", "model"] = "user" if one.asks else "model"
             event_id = event.id
@@ -312,8 +328,8 @@ def plain_items(
             features |= Feature.HIDDEN
             why = _ONLY_WRITES if event.actions.state_delta else _EMPTY
             item = Item("hidden", (), author, invocation, at, at, event.id, why=why)
-        index += one.length
-        if is_other or item.wrote or item.kind == "hidden":
+        index += 1
+        if is_other or one.wrote or not item.blocks:
             features |= Feature.FOREIGN if is_other and item.blocks else Feature.NONE
             note = _note_talk(item, one, view, is_other=is_other)
             if note is not None:
@@ -325,6 +341,30 @@ def plain_items(
     talk.read += index
     talk.features = features
     return talk
+
+
+def _hidden_notes(
+    events: Sequence[Event | TalkEvent],
+    one: Utterance,
+    author: str,
+    position: int,
+    reasons: Sequence[str | None],
+) -> list[Note]:
+    """The notes on events of plain talk that a rewind took out of view, with what they spoken."""
+    spoken: list[tuple[Block, ...]] = [()]
+    if one.text:
+        role: Literal["user", "model"] = "user" if one.asks else "model"
+        origin = Origin("event", events[0].id, author, -1, -1, 0)
+        spoken = [(TextBlock(role=role, origin=origin, text=one.text),)]
+    elif one.calls:
+        exchange = _exchange_item(events[0], events[1], one.calls, position, author, "").blocks
+        spoken = [exchange[: len(one.calls)], exchange[len(one.calls) :]]
+    notes: list[Note] = []
+    for at, (event, why) in enumerate(zip(events, reasons, strict=True), position):
+        blocks, why = spoken[at - position], why or ""
+        item = Item("hidden", blocks, author, event.invocation_id, at, at, event.id, why=why)
+        notes.append(Note("drop_hidden", why, item))
+    return notes
 
 
 def _note_talk(item: Item, one: Utterance, view: TalkView, *, is_other: bool) -> Note | None:
@@ -533,12 +573,23 @@ def _lower_piece(
     The ids of others' calls before `skimmed` are known to the store.
     """
     agent, starts, features = view.agent, turns.starts, talk.features
-    position, shared = talk.read, dict[str, str]()
+    position, shared, hidden = talk.read, dict[str, str](), view.hidden
     for one in spoken:
         author, calls, text = one.author, one.calls, one.text
         is_in_view = True
+        if one.rewinds or position in hidden:
+            if position not in hidden or (calls and position + 1 not in hidden):
+                break
+            features |= Feature.HIDDEN | (Feature.CALLS if calls else Feature.NONE)
+            if position >= skimmed:
+                talk.others.update([call.id for call in calls])
+            position += 2 if calls else 1
+            continue
         if calls:
             features |= Feature.CALLS
+            # a pair of which a rewind took half needs a pass
+            if hidden and position + 1 in hidden:
+                break
             if author == agent:
                 # two calls with one id must be told apart by a pass
                 if not claims(calls, talk.calls):

@@ -18,7 +18,7 @@ from weft.content import FunctionCall
 from weft.declare import Agent, Node
 from weft.session import Event, Session
 from weft.session.event import without_temp
-from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind, hidden_by_undoing
+from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_undoing, hidden_in
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand
 from weft.session.talk import PAUSED
@@ -176,15 +176,9 @@ async def wait_for_all(work: "Sequence[asyncio.Future[T]]") -> None:
 # --- what is in view
 
 
-def hidden_events(events: Strand[Event]) -> dict[int, str]:
-    """Where the events stand that a rewind took out of view, rewinds included."""
-    rewound = any(event.actions.rewind_before_invocation_id for event in events)
-    return hidden_by_rewind(events) if rewound else {}
-
-
 def visible_events(session: Session) -> list[Event]:
     """The events that no rewind and no flow took out of view."""
-    hidden = {**hidden_events(session.events), **hidden_by_undoing(session.events)}
+    hidden = {**hidden_in(session.events), **hidden_by_undoing(session.events)}
     return [event for index, event in enumerate(session.events) if index not in hidden]
 
 

@@ -5,7 +5,8 @@ thing is by now, which effects were stored, who wrote what, which calls wait for
 outside, and which files are kept next to the log. All of it is read from the events alone.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -133,20 +134,75 @@ def user_content(events: Strand[Event], invocation: str) -> Content | None:
 def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
     """Log indexes that a rewind took out of view, with the reason."""
     log = list(events)
-    hidden: dict[int, str] = {}
-    index = len(log) - 1
-    while index >= 0:
-        target = log[index].actions.rewind_before_invocation_id
-        # from the end: a rewind that was itself rewound does not count
+    rewinds: list[Rewind] = []
+    for index, event in enumerate(log):
+        target = event.actions.rewind_before_invocation_id
         if target:
-            first = next((i for i in range(index) if log[i].invocation_id == target), None)
-            hidden[index] = "it is the rewind itself"
-            if first is not None:
-                for between in range(first, index):
-                    hidden[between] = f"rewound to before invocation {target}"
-                index = first
-        index -= 1
+            rewinds.append(Rewind(index, target))
+    firsts: dict[str, int] = {}
+    for index, event in enumerate(log if rewinds else ()):
+        firsts.setdefault(event.invocation_id, index)
+    return _hide(rewinds, firsts.get)
+
+
+def hidden_in(log: Strand[Event]) -> Mapping[int, str]:
+    """As `hidden_by_rewind`, by the facts of the log: its events are not read for it."""
+    facts = facts_of(log)
+    if log.tail:
+        facts = facts.after(log.tail)
+    rewinds = facts.rewinds
+    if not rewinds:
+        return {}
+    known = log.memo.of(_Rewound)
+    if known is None or known.rewinds != rewinds:
+        known = log.memo.keep(_Rewound(rewinds, _hide(rewinds, partial(find_invocation, log))))
+    return known.hidden
+
+
+class _Rewound(NamedTuple):
+    """What some rewinds took out of view; every agent asks for it."""
+
+    rewinds: "tuple[Rewind, ...]"
+    hidden: Mapping[int, str]
+
+
+class Rewind(NamedTuple):
+    """Where in a log a rewind stands, and the invocation that it goes back to before."""
+
+    position: int
+    target: str
+
+
+def _hide(rewinds: Sequence[Rewind], find: Callable[[str], int | None]) -> dict[int, str]:
+    """What rewinds take out of view; `find` says where an invocation begins."""
+    hidden: dict[int, str] = {}
+    reached: int | None = None
+    # from the end: a rewind that was itself rewound does not count
+    for position, target in reversed(rewinds):
+        if reached is not None and position >= reached:
+            continue
+        hidden[position] = "it is the rewind itself"
+        first = find(target)
+        if first is not None and first < position:
+            reason = f"rewound to before invocation {target}"
+            hidden.update(dict.fromkeys(range(first, position), reason))
+            reached = first
     return hidden
+
+
+def find_invocation(log: Strand[Event], invocation_id: str) -> int | None:
+    """Where the first event of an invocation stands; None where the log has none."""
+    skim, start = skim_of(log), 0
+    # the beginning of a long log is not decoded only to find what its store knows
+    if skim is not None:
+        known = skim.invocations.find(invocation_id)
+        if known is not None:
+            return known
+        start = skim.length
+    for position, event in enumerate(log.since(start), start):
+        if event.invocation_id == invocation_id:
+            return position
+    return None
 
 
 def hidden_by_compaction(
@@ -318,11 +374,12 @@ class LogFacts(msgspec.Struct, frozen=True):
     """What there is to know of a log after reading `read` of its events.
 
     `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
-    and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
-    branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
-    keys that the user's words were copied to, `asked` what the user said last, `authors` who made
-    the events, and `newest` the last of them: these join the others many at once, so that one
-    more agent of a long flow costs the same as the first.
+    and tools wrote, `reaches_back` the index of the last event that does so, or -1, `reshaped` that
+    of the last one that is more than a rewind, `rewinds` the rewinds, `forks` what branches wrote
+    for themselves, `branched` whether anything stands on a branch, `captured` the keys that the
+    user's words were copied to, `asked` what the user said last, `authors` who made the events, and
+    `newest` the last of them: these join the others many at once, so that one more agent of a long
+    flow costs the same as the first.
     """
 
     read: int = 0
@@ -335,6 +392,8 @@ class LogFacts(msgspec.Struct, frozen=True):
     asked: Event | None = None
     authors: frozenset[str] = frozenset()
     newest: frozenset[str] = frozenset()
+    reshaped: int = -1
+    rewinds: tuple[Rewind, ...] = ()
 
     def has_author(self, name: str) -> bool:
         """Whether somebody of this name made an event."""
@@ -346,6 +405,7 @@ class LogFacts(msgspec.Struct, frozen=True):
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
         branched, captured, asked = self.branched, self.captured, self.asked
         authors, newest = self.authors, self.newest
+        reshaped, rewinds = self.reshaped, self.rewinds
         for event in events:
             actions = event.actions
             if event.author not in newest and event.author not in authors:
@@ -361,15 +421,18 @@ class LogFacts(msgspec.Struct, frozen=True):
                     # an event with words of its own stores its answer, not the user's message
                     if event.content is None:
                         captured |= _captured_keys(event, asked)
-                if actions.rewind_before_invocation_id or actions.compaction is not None:
+                if target := actions.rewind_before_invocation_id:
                     reaches_back = position
+                    rewinds = (*rewinds, Rewind(position, target))
+                if actions.compaction is not None:
+                    reaches_back = reshaped = position
             if event.branch:
                 branched = True
             if event.custom_metadata is not None:
                 notes = event.provenance
                 forks = forks_after(forks, notes)
                 if notes.reaches_back:
-                    reaches_back = position
+                    reaches_back = reshaped = position
                 if notes.writes and not actions.state_delta and written_by(event):
                     wrote.append(event)
                     if event.content is None:
@@ -398,6 +461,8 @@ class LogFacts(msgspec.Struct, frozen=True):
             asked,
             authors,
             newest,
+            reshaped,
+            rewinds,
         )
 
 
@@ -427,6 +492,8 @@ def facts_of(log: Strand[Event]) -> LogFacts:
             skim.volatile,
             asked=log[skim.asked],
             authors=skim.authors,
+            reaches_back=skim.rewinds[-1][0] if skim.rewinds else -1,
+            rewinds=tuple(Rewind(*one) for one in skim.rewinds),
         ),
     )
 

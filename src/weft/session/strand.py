@@ -295,7 +295,7 @@ class Skim(NamedTuple):
 
     Plain talk is one text of the user's or of an agent's, or calls of an agent's right before their
     results, or nothing at all. It may write state, but an agent deletes none. It reaches back to
-    nothing, and leaves nothing open.
+    nothing but by a rewind, and leaves nothing open.
     """
 
     length: int
@@ -306,7 +306,8 @@ class Skim(NamedTuple):
     """Where turns begin."""
     calls: Mapping[str, int]
     """Where each call was made, by its id; without those in `older`."""
-    invocations: Container[str]
+    invocations: "FirstPositions"
+    """Where each invocation begins."""
     older: "OlderCalls | None" = None
     """The calls of chapters that are not even in memory, where there are such."""
     produced: frozenset[str] = frozenset()
@@ -315,6 +316,8 @@ class Skim(NamedTuple):
     """All keys that agents and their tools wrote."""
     supplied: frozenset[str] | None = None
     """All keys that came with the user's messages; None where nobody noted them."""
+    rewinds: tuple[tuple[int, str], ...] = ()
+    """Where each rewind stands, and the invocation it goes back to before."""
 
     def calls_before(self, position: int) -> "CallIds":
         """The ids of the calls that were made before a position, as a set of its own."""
@@ -334,6 +337,16 @@ class CallIds(set[str]):
 
     def __bool__(self) -> bool:
         return len(self) > 0 or self.older != ()
+
+
+class FirstPositions(Protocol):
+    """Where in a log each of some ids stands first."""
+
+    def __contains__(self, id: object, /) -> bool: ...
+
+    def find(self, id: str, /) -> int | None:
+        """The position of the first event with the id; None where there is none."""
+        ...
 
 
 class OlderCalls(Protocol):

@@ -57,6 +57,8 @@ class Utterance(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Whether the text is data for other agents."""
     wrote: tuple[str, ...] = ()
     """The state keys under which an agent stored the text."""
+    rewinds: bool = False
+    """Whether it takes back what was said before."""
 
     @property
     def length(self) -> int:
@@ -152,6 +154,7 @@ class TalkActions(Value, frozen=True):
     transfer_to_agent: str | None = None
     end_of_agent: bool | None = None
     agent_state: msgspec.Raw = msgspec.Raw()
+    rewind_before_invocation_id: str | None = None
 
 
 _NO_ACTIONS = TalkActions()
@@ -218,10 +221,13 @@ def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
         in_short = type(event) is TalkEvent
         if not author or event.finish_reason == PAUSED or not (in_short or _is_only_said(event)):
             break
+        rewinds = event.actions.rewind_before_invocation_id
         if content is None or not (parts := content.parts):
-            listed.append(Utterance(author))
+            listed.append(Utterance(author, rewinds=bool(rewinds)))
             index += 1
             continue
+        if rewinds:
+            break
         first = parts[0]
         if first.function_call is not None:
             # its results, if they are the next event, and nothing besides
@@ -264,7 +270,7 @@ def _is_only_said(event: Event | TalkEvent) -> bool:
         or (
             actions is not NO_ACTIONS
             and actions is not EMPTY_ACTIONS
-            and (actions.compaction is not None or actions.rewind_before_invocation_id)
+            and actions.compaction is not None
         )
         or not (event.author.isascii() or not has_lone_surrogate(event.author))
     )
@@ -356,6 +362,12 @@ def _has_only_pairs(event: Event | TalkEvent) -> bool:
         if part.part_metadata is not None or (part.thought_signature and part.function_call):
             return False
     return True
+
+
+def call_ids(event: Event | TalkEvent) -> list[str]:
+    """The ids of the calls in an event."""
+    parts: Sequence[Part | TalkPart] = (event.content.parts if event.content else None) or ()
+    return [call.id or "" for part in parts if (call := part.function_call) is not None]
 
 
 def claims(

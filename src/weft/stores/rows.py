@@ -355,7 +355,7 @@ class RowSkim(NamedTuple):
     skim: Skim
     positions: dict[str, int]
     """Where each event stands, by its id."""
-    invocations: frozenset[str]
+    invocations: "PositionsById"
     last: str
     """The invocation of the last turn."""
     deltas: list[JsonObject]
@@ -380,10 +380,18 @@ def skim_rows(rows: Sequence[bytes]) -> RowSkim | None:
             at += spoken.events
     except (ValueError, RecursionError):
         return None
-    # the user speaks first, and an id that stands there twice was put there by hand
-    if not talk.turns or talk.turns[0] != 0 or len(talk.positions) != len(rows):
+    # an id that stands there twice was put there by hand
+    if not talk.turns or len(talk.positions) != len(rows):
         return None
     return talk.skim(len(rows))
+
+
+class PositionsById(dict[str, int]):
+    """Where in a log each of some ids stands first."""
+
+    def find(self, id: str, /) -> int | None:
+        """The position of the first event with the id."""
+        return self.get(id)
 
 
 class _TalkReader:
@@ -394,12 +402,13 @@ class _TalkReader:
         self.turns: list[int] = []
         self._calls: dict[str, int] = {}
         self._authors: set[str] = set()
-        self._invocations: dict[str, str] = {}
+        self._invocations = PositionsById()
         self._asked, self._words, self._last = -1, "", ""
         self._deltas: list[JsonObject] = []
         self._produced: set[str] = set()
         self._volatile: set[str] = set()
         self._supplied: set[str] = set()
+        self._rewinds: list[tuple[int, str]] = []
 
     def read(self, events: Sequence[Event | TalkEvent], spoken: Sequence[Utterance]) -> bool:
         """Read more of it; False where it is more than talk after all."""
@@ -413,7 +422,13 @@ class _TalkReader:
                 self.positions[each.id] = begin + index
                 index += 1
             self._authors.add(one.author)
-            invocation = self._invocations.setdefault(event.invocation_id, event.invocation_id)
+            invocation = event.invocation_id
+            self._invocations.setdefault(invocation, position)
+            # the user speaks first
+            if not self.turns and one.author != "user" and (one.text or one.calls):
+                return False
+            if target := event.actions.rewind_before_invocation_id:
+                self._rewinds.append((position, target))
             for call in one.calls:
                 # two calls with one id need a pass
                 if call.id in self._calls:
@@ -445,7 +460,8 @@ class _TalkReader:
 
     def skim(self, length: int) -> RowSkim:
         """All of it."""
-        known = frozenset(self._invocations) - {""}
+        known = self._invocations
+        known.pop("", None)
         skim = Skim(
             length,
             frozenset((*self._authors, "user")),
@@ -457,5 +473,6 @@ class _TalkReader:
             frozenset(self._produced),
             frozenset(self._volatile),
             frozenset(self._supplied),
+            tuple(self._rewinds),
         )
         return RowSkim(skim, self.positions, known, self._last, self._deltas)
