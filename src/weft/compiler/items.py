@@ -350,7 +350,7 @@ def _hidden_notes(
     position: int,
     reasons: Sequence[str | None],
 ) -> list[Note]:
-    """The notes on events of plain talk that a rewind took out of view, with what they spoken."""
+    """The notes on events of plain talk that a rewind took out of view, with what they said."""
     spoken: list[tuple[Block, ...]] = [()]
     if one.text:
         role: Literal["user", "model"] = "user" if one.asks else "model"
