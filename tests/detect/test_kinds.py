@@ -371,7 +371,7 @@ def test_a_name_stands_for_one_detector() -> None:
     for name in ("our_projects", "email", "pii"):
         with pytest.raises(DeclarationError, match="already"):
             add_detector(name, Projects())
-    with pytest.raises(DeclarationError, match="no name for a detector"):
+    with pytest.raises(DeclarationError, match="not a name for a detector"):
         add_detector("my detector", Projects())
     with pytest.raises(DeclarationError, match="no detector named 'our_projets'") as caught:
         C.default().redact("our_projets")

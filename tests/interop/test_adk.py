@@ -219,7 +219,7 @@ def test_one_agent_in_two_places_is_one_value() -> None:
 
 @pytest.mark.parametrize("wrong", [3, "agent", None, Agent("mine"), add_to_cart, object])
 def test_what_is_no_agent_of_google_adk_is_refused(wrong: object) -> None:
-    with pytest.raises(WeftError, match="no agent of google-adk"):
+    with pytest.raises(WeftError, match="not an agent of google-adk"):
         from_adk(wrong)
 
 

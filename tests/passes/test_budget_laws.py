@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.support import budgets
+from tests.support.build import make_event
 from weft import Agent, C, Content, Event, Part, Session, compile
 from weft.content import call_part, result_part
 from weft.errors import WeftError
@@ -52,7 +53,7 @@ def test_requests_between_two_cuts_extend_each_other() -> None:
     for turn in range(60):
         for author, role in (("user", "user"), ("bot", "model")):
             text = budgets.prose(dice, 40)
-            session = session.append(budgets.said(author, role, text, turn))
+            session = session.append(make_event(author, text, role=role, inv=f"i{turn}"))
         message = compile(agent.sees(C.default().budget(4000)), session=session, message="Go on.")
         steps += 1
         broken += message.prefix_break is not None

@@ -58,7 +58,7 @@ DATA = """class Shout(PolicyWord, frozen=True):
 
 """
 
-METHOD = """    @hinted
+METHOD = """    @explain_policy_calls
     def shout(self) -> Changed:
         \"\"\"What others said in capitals.\"\"\"
         return self._then(Shout())
@@ -91,7 +91,7 @@ def verb_places(*, entry: str = ENTRY, function: str = PASS) -> tuple[Place, ...
         ),
         Place(
             "src/weft/declare/policy.py",
-            (IMPORTED, Insertion(METHOD, before="    @hinted\n    def truncate(")),
+            (IMPORTED, Insertion(METHOD, before="    @explain_policy_calls\n    def truncate(")),
             missed="shout",
         ),
         Place(

@@ -12,7 +12,8 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from tests.server.live import Live, serving
-from tests.server.test_refusals import ONE, bot, client_of, problem
+from tests.server.test_refusals import ONE, client_of, problem
+from tests.support.build import scripted_agent
 from weft import Agent, tool
 from weft.server import Application, Limits, app
 from weft.server.http import LARGEST_HEAD, HeadGuard, guarded_protocol
@@ -32,7 +33,9 @@ APIS = {
 
 
 def served(*script: object) -> Application:
-    return app(bot(*(script or ["Hello."] * 9)), recover=0, limits=Limits(rate=1e6, burst=10**6))
+    return app(
+        scripted_agent(*(script or ["Hello."] * 9)), recover=0, limits=Limits(rate=1e6, burst=10**6)
+    )
 
 
 @pytest.mark.parametrize("path", APIS)

@@ -10,7 +10,8 @@ import pytest
 from starlette.types import Message
 
 from tests.server.live import Live, read_events, serving
-from tests.server.test_refusals import ONE, bot
+from tests.server.test_refusals import ONE
+from tests.support.build import scripted_agent
 from weft import Content, Part, Runner
 from weft.runtime.background import SLICE
 from weft.server import app
@@ -59,7 +60,7 @@ async def counting_runner(count: int) -> tuple[CountingStore, Runner]:
     store = CountingStore()
     session = await store.create(KEY)
     await store.append(session, *events_of(count, 10))
-    return store, Runner(bot(), store=store)
+    return store, Runner(scripted_agent(), store=store)
 
 
 async def test_no_more_is_encoded_than_the_client_takes() -> None:
@@ -198,7 +199,7 @@ def test_who_never_reads_is_cut_off_also_where_the_answer_is_complete(accept: st
 
     hasty = type("Hasty", (protocol,), {"unread_seconds": 0.3, "connection_lost": connection_lost})
     store = MemoryStore()
-    application = app(Runner(bot(), store=store))
+    application = app(Runner(scripted_agent(), store=store))
 
     async def fill() -> None:
         session = await store.create(KEY)

@@ -13,8 +13,8 @@ from weft.checker.keys import Keys
 from weft.checker.scope import FunctionScope
 from weft.checker.sources import (
     UNKNOWN,
+    FunctionSource,
     Names,
-    Source,
     cache_by_function,
     called_function,
     open_source,
@@ -138,7 +138,10 @@ def _unite_uses(code: Foreign) -> StateUses:
 
 
 def _read_with_context(
-    source: Source | None, context: str, above: frozenset[object], bound: Names | None = None
+    source: FunctionSource | None,
+    context: str,
+    above: frozenset[object],
+    bound: Names | None = None,
 ) -> "tuple[Keys, _ContextReader] | None":
     """The keys that a function of a context uses; `above` are those that it is called from.
 

@@ -41,7 +41,7 @@ def cache_by_function(read: Reader) -> Reader:
     return cast("Reader", answer)
 
 
-class Source(NamedTuple):
+class FunctionSource(NamedTuple):
     """A function that can be read, below the partials, methods and decorators around it."""
 
     function: Callable[..., object]
@@ -106,7 +106,7 @@ class Source(NamedTuple):
         return bound
 
 
-def open_source(function: Callable[..., object] | None) -> Source | None:
+def open_source(function: Callable[..., object] | None) -> FunctionSource | None:
     """The function as it can be read; None where its source cannot be found."""
     if function is None:
         return None
@@ -114,7 +114,7 @@ def open_source(function: Callable[..., object] | None) -> Source | None:
     node = definition(called)
     if node is None:
         return None
-    return Source(called, node, placed, named, inspect.unwrap(called) is not called)
+    return FunctionSource(called, node, placed, named, inspect.unwrap(called) is not called)
 
 
 def places_in(node: Function) -> list[str]:
@@ -136,14 +136,14 @@ def definition(function: Callable[..., object]) -> Function | None:
     return fits[0] if len(fits) == 1 else None
 
 
-class _File(NamedTuple):
+class _SourceFile(NamedTuple):
     """What is known of a file: its functions by their line, and names whose values it changes."""
 
     functions: Mapping[int, tuple[Function, ...]] = {}
     changed: frozenset[str] = frozenset()
 
 
-def _file_of(function: FunctionType) -> _File:
+def _file_of(function: FunctionType) -> _SourceFile:
     """What is known of the file that a function stands in."""
     code = function.__code__
     # the file may have changed since it was read
@@ -152,12 +152,12 @@ def _file_of(function: FunctionType) -> _File:
 
 
 @functools.lru_cache(maxsize=64)
-def _parse_file(source: str) -> _File:
+def _parse_file(source: str) -> _SourceFile:
     """All functions of a file, by the line that they begin in, decorators and all."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
-        return _File()
+        return _SourceFile()
     functions: dict[int, tuple[Function, ...]] = {}
     changed: set[str] = set()
     for node in ast.walk(tree):
@@ -177,7 +177,7 @@ def _parse_file(source: str) -> _File:
                 changed.update(names)
             case _:
                 pass
-    return _File(functions, frozenset(changed))
+    return _SourceFile(functions, frozenset(changed))
 
 
 CHANGING = frozenset(

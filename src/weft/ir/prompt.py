@@ -138,7 +138,7 @@ class PassNotes(Sequence[Note]):
 
 
 def _may_hold(part: Sequence[Note]) -> bool:
-    if type(part) is list:
+    if isinstance(part, list):
         return bool(part)
     if isinstance(part, Strand):
         return part.length > 0
