@@ -463,7 +463,7 @@ def test_ten_turns_are_sent_as_an_ever_longer_prefix() -> None:
 
 @pytest.mark.parametrize("wrong", [3, "C.none()", C])
 def test_what_is_no_policy_is_refused(wrong: Any) -> None:
-    with pytest.raises(weft.WeftError, match="no policy"):
+    with pytest.raises(weft.WeftError, match="not a policy"):
         WeftPlugin(context=wrong)
 
 
