@@ -187,6 +187,7 @@ VIEWS = (
     ("Dead weight", "weight"),
     ("Graph", "graph"),
     ("Trust", "trust"),
+    ("Receipt", "receipt"),
     ("Events", "events"),
     ("Chat", "chat"),
 )

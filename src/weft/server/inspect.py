@@ -244,6 +244,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         "bisect": lambda inspection, asked: questions.bisect(inspection, _text(asked, "text")),
         "dead-weight": lambda inspection, _: questions.dead_weight(inspection),
         "trust": lambda inspection, _: questions.trust(inspection),
+        "receipt": lambda inspection, _: inspection.receipt().to_json(),
         "picture": lambda inspection, _: questions.picture(inspection),
         "test": _test,
     }
