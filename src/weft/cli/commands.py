@@ -445,7 +445,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "replay:replay_command",
         (
             "files recorded_format lenient policies models recorded_target limit gap",
-            "sessions_per_hour oracle store session",
+            "sessions_per_hour rivals oracle store session",
             _ONLY_APP,
             "only_user",
             Take("as_json", "The rows as JSON."),
