@@ -246,10 +246,10 @@ def _find_causes(
     less = load.cached - billed.cached
     load = load.with_cached(billed.cached)
     note("cache", -less, load.cost(tier), _cache_words(expected, less, load.cached + less))
-    kept = billed.written - load.written
+    more = billed.written - load.written
     end = tier.cost(billed._replace(answer=0))
-    words = "more was kept than expected" if kept > 0 else "less was kept than expected"
-    note("writing", kept, end, f"{words}: the provider wrote {billed.written:,} tokens")
+    words = "more was kept than expected" if more > 0 else "less was kept than expected"
+    note("writing", more, end, f"{words}: the provider wrote {billed.written:,} tokens")
     return tuple(causes)
 
 
@@ -304,7 +304,7 @@ def _estimate_words(expected: Expectation, counted: int) -> str:
 def _cache_words(expected: Expectation, less: float, predicted: float) -> str:
     """Why the provider read less from its cache than was expected, or more."""
     if abs(less) <= max(predicted * SLACK, _BLOCK):
-        return "the provider reads its cache in whole blocks"
+        return "within what the two counts differ by"
     if less > 0:
         if expected.idle < _PAUSE:
             return EVICTED
