@@ -399,6 +399,7 @@ class TorchScorer:
     """torch and transformers: the weights of a GGUF file, on a GPU where there is one."""
 
     def __init__(self, path: Path, window: int) -> None:
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # all that is needed is in the file
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
