@@ -6,10 +6,10 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from weft.cli.inputs import find_session, nearest, require_existing, without_password
+from weft.cli.inputs import find_session, require_existing, without_password
 from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import DEFAULT_STORE, CommandOptions
-from weft.cli.render import print_json
+from weft.cli.printing import hint_names, print_json
 from weft.cli.serve import run_application
 from weft.declare import C, Node
 from weft.declare.policy_parts import Redact, is_pattern
@@ -92,7 +92,7 @@ def _recorded_bill(options: CommandOptions) -> Inspection:
             if chosen
             else f"there is no recording `{options.session}` in it",
             where=Path(options.id).name,
-            hint=f"name one: --recording ID; {nearest('ids', options.session or '', ids)}",
+            hint=f"name one: --recording ID; {hint_names('ids', options.session or '', ids)}",
         )
     return Inspection.of_recording(chosen[0], model=options.model)
 
