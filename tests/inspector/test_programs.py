@@ -7,11 +7,13 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
 from tests.cli.run import weft
 from tests.inspector.programs import Programmer, Shape, every_shape, ran, shapes
+from tests.support.receipts import require_sums
 from weft import Agent, C, RunConfig, Sequence
 from weft.compiler.compile import compile_request
 from weft.compiler.mask import rules_of
@@ -23,8 +25,8 @@ from weft.inspector.request import RequestView
 from weft.recordings import recording_of
 from weft.replay.evidence import Uses
 from weft.replay.replay import replay
-from weft.replay.steps import at_step, homes_of, under_policy
-from weft.session import Session
+from weft.replay.steps import at_step, homes_of, is_answer, under_policy
+from weft.session import Session, Usage
 from weft.testing import make_session
 from weft.values import JsonObject, compact
 
@@ -44,6 +46,27 @@ def require_laws(
     require_what_ifs(shape, root, session, dialect, policies)
     require_ghosts(root, session)
     require_forced(inspection)
+    require_receipt(root, session)
+
+
+def require_receipt(root: Node, session: Session) -> None:
+    """Each answer has one line on the receipt, with its own request and its bill."""
+    events = [
+        msgspec.structs.replace(
+            event, usage=Usage(prompt_token_count=1_000 + place, candidates_token_count=5)
+        )
+        if is_answer(event)
+        else event
+        for place, event in enumerate(session.events)
+    ]
+    inspection = Inspection(root, Session(session.id, events=events, state=session.initial))
+    receipt = inspection.receipt()
+    assert [line.event for line in receipt.lines] == [one.id for one in events if is_answer(one)]
+    for line, step in zip(receipt.compared, inspection.steps, strict=True):
+        assert step.request is not None
+        assert line.call.expected is not None
+        assert line.call.expected.total == step.request.tokens
+    require_sums(receipt)
 
 
 def require_what_ifs(

@@ -187,6 +187,7 @@ VIEWS = (
     ("Dead weight", "weight"),
     ("Graph", "graph"),
     ("Trust", "trust"),
+    ("Receipt", "receipt"),
     ("Events", "events"),
     ("Chat", "chat"),
 )
@@ -561,7 +562,8 @@ def test_the_page_is_driven_by_keyboard_alone(page: Any) -> None:
     press("Enter")
     page.wait_for_selector("[data-testid=hits] >> text=/2 of/")
     press("Escape")
-    for number, (_, name) in enumerate(VIEWS[:-1], 1):
+    # the receipt is the eleventh view, and there are ten digits
+    for number, name in enumerate((name for _, name in VIEWS[:-1] if name != "receipt"), 1):
         press(str(number))
         page.wait_for_selector(f"[data-testid={name}]")
     press("1")

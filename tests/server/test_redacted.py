@@ -117,6 +117,7 @@ VIEWS = (
     ("Dead weight", "weight"),
     ("Graph", "graph"),
     ("Trust", "trust"),
+    ("Receipt", "receipt"),
     ("Events", "events"),
 )
 

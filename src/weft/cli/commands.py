@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, fields
 from pkgutil import resolve_name
 from typing import Annotated, cast, get_args, get_type_hints
 
-from typer import Argument, Typer
+from typer import Argument, Option, Typer
 from typer.models import ParameterInfo
 
 from weft.cli.options import DEFAULT_STORE, CommandOptions, read_address
@@ -205,6 +205,26 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
 
         Name the programs that ran the stored sessions, so that their instructions and tools show.
         Recordings may be of any format that Weft reads. Nothing is run and nothing is sent.
+        """,
+    ),
+    Command(
+        "receipt",
+        "inspect:receipt_command",
+        (
+            Take("id", "The session's id, or a recording.", "SESSION|FILE"),
+            Take("listed", "The program that ran it: pkg.module:object.", "TARGETS"),
+            _EXISTING_STORE,
+            "recorded_format lenient",
+            Take("session", spelling=Option("--recording", help="Which of them.", metavar="ID")),
+            Take("model", "The model that answered, where the log does not say."),
+            _ONLY_APP,
+            "only_user",
+            Take("as_json", "The receipt as JSON."),
+        ),
+        """Show what each call of a session was expected to cost, what was billed, and why.
+
+        Name the program that ran a stored session, so that its instructions and tools are counted.
+        Nothing is run and nothing is sent.
         """,
     ),
     Command(
@@ -425,7 +445,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "replay:replay_command",
         (
             "files recorded_format lenient policies models recorded_target limit gap",
-            "sessions_per_hour oracle store session",
+            "sessions_per_hour rivals oracle store session",
             _ONLY_APP,
             "only_user",
             Take("as_json", "The rows as JSON."),

@@ -1,4 +1,4 @@
-"""`weft inspect`: the inspector alone, on stored or recorded sessions."""
+"""`weft inspect` and `weft receipt`: the inspector alone, and what a session was billed."""
 
 import asyncio
 import glob
@@ -9,6 +9,7 @@ from pathlib import Path
 from weft.cli.inputs import find_session, require_existing, without_password
 from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import DEFAULT_STORE, CommandOptions
+from weft.cli.printing import hint_names, print_json
 from weft.cli.serve import run_application
 from weft.declare import C, Node
 from weft.declare.policy_parts import Redact, is_pattern
@@ -52,6 +53,48 @@ def inspect_command(options: CommandOptions) -> int:
     )
     run_application(application, options, what=what)
     return 0
+
+
+def receipt_command(options: CommandOptions) -> int:
+    """Print what each call of a session was expected to cost, and what was billed."""
+    if Path(options.id).is_file() or options.id.endswith(_ENDINGS):
+        inspection = _recorded_bill(options)
+    else:
+        if options.session is not None or options.recorded_format or options.lenient:
+            raise UsageError(
+                "--recording, --format and --lenient are about a file of recordings",
+                where="receipt",
+                hint=f"leave them out: `{options.id}` is the id of a stored session",
+            )
+        inspection, _ = asyncio.run(_stored_session(options, options.id, ()))
+    receipt = inspection.receipt()
+    if options.as_json:
+        print_json(receipt.to_json())
+    else:
+        print(receipt.to_text())
+    return 0
+
+
+def _recorded_bill(options: CommandOptions) -> Inspection:
+    """The recording that a receipt is asked for."""
+    if options.listed:
+        raise UsageError(
+            "a recording brings its agents along",
+            where=options.listed[0],
+            hint="name the recording alone, or the id of a stored session with its program",
+        )
+    read = _read_recordings(options, [Path(options.id)])
+    ids = [one.id for one in read]
+    chosen = [one for one in read if options.session in (None, one.id)]
+    if len(chosen) != 1:
+        raise UsageError(
+            f"there are {len(chosen)} recordings in it"
+            if chosen
+            else f"there is no recording `{options.session}` in it",
+            where=Path(options.id).name,
+            hint=f"name one: --recording ID; {hint_names('ids', options.session or '', ids)}",
+        )
+    return Inspection.of_recording(chosen[0], model=options.model)
 
 
 def _with_store(options: CommandOptions) -> CommandOptions:

@@ -110,6 +110,10 @@ class CommandOptions:
             min=0,
         ),
     ] = 0.0
+    rivals: Annotated[
+        bool,
+        Option("--rivals", help="Rows more: clear, cap, mask, window and summary, as others do."),
+    ] = False
     oracle: Annotated[
         bool, Option("--oracle", help="One row more: results that say only what was used later.")
     ] = False

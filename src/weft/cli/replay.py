@@ -34,14 +34,17 @@ from weft.replay.page import (
     RecordedFacts,
     SessionTrials,
     as_json,
+    by_size,
     lines,
     recorded_facts,
     replay_page,
     savings,
     shares,
+    size_lines,
     ways_to_get,
 )
 from weft.replay.replay import Trial, replay, speakers, total, uses_of
+from weft.replay.rivals import RIVALS, replay_rival
 from weft.replay.steps import homes_of
 from weft.session.store import attach
 from weft.stores import beside_store, open_artifacts
@@ -82,6 +85,9 @@ def replay_command(options: CommandOptions) -> int:
         fields: JsonObject = {
             "source": source,
             "rows": [*as_json(trials)],
+            "by_size": [
+                {"size": one.name, "rows": [*as_json(one.trials)]} for one in by_size(sessions)
+            ],
             "to_get_this": [*ways_to_get(trials, facts)],
             "recorded": facts.as_json(),
             "aside": [one.as_json() for one in merged_aside(read.recordings)],
@@ -89,7 +95,7 @@ def replay_command(options: CommandOptions) -> int:
         }
         print_json(fields)
     else:
-        _print(trials, facts, read)
+        _print(trials, sessions, facts, read)
         if html is not None:
             print(f"wrote {html}")
     if options.frontier is not None:
@@ -103,10 +109,15 @@ def replay_command(options: CommandOptions) -> int:
     return 1 if read.failed else 0
 
 
-def _print(trials: Sequence[Trial], facts: RecordedFacts, read: "RecordingsRead") -> None:
+def _print(
+    trials: Sequence[Trial],
+    sessions: Sequence[SessionTrials],
+    facts: RecordedFacts,
+    read: "RecordingsRead",
+) -> None:
     for line in facts.lines():
         print(safe(line))
-    for line in lines(trials):
+    for line in (*lines(trials), *size_lines(sessions)):
         print(line)
     for line in (*shares(trials), *savings(trials)):
         print(line)
@@ -150,8 +161,8 @@ def replay_recordings(
         for done, recording in enumerate(recordings, 1):
             models = [*(options.models or ())] or [_find_priced_model(recording)]
             for model in models:
-                rows = trials.setdefault(model, [[] for _ in range(len(policies) + options.oracle)])
                 tried = _one(recording, [policy for _, policy in policies], model, agents, options)
+                rows = trials.setdefault(model, [[] for _ in tried])
                 for row, trial in zip(rows, tried, strict=True):
                     row.append(trial)
                 sessions.append(SessionTrials(recording.id, recording.source, tuple(tried)))
@@ -194,6 +205,19 @@ def _one(
         )
         for policy in policies
     ]
+    if options.rivals:
+        trials += [
+            replay_rival(
+                recording,
+                rival,
+                uses=uses,
+                model=model,
+                agents=known,
+                gap=options.gap,
+                sessions_per_hour=options.sessions_per_hour,
+            )
+            for rival in RIVALS
+        ]
     if options.oracle:
         bound = _replay_with_foresight(recording, model, agents, options, shares=(1.0,))
         trials += [msgspec.structs.replace(one, policy=ORACLE) for one in bound]

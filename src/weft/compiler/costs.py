@@ -128,7 +128,7 @@ def cost_of(compiled: "Compilation") -> Cost:
     """What a request is predicted to cost, from what its provider is predicted to reuse."""
     model, prediction = compiled.prompt.model, compiled.cached
     rates = rates_for(model, tokens=prediction.total, lifetime=compiled.prompt.cache)
-    load = _load(compiled)
+    load = load_for(compiled)
     again = rates.write if load.written else rates.fresh
     lost = max(0, prediction.possible - prediction.cached)
     return Cost(
@@ -153,10 +153,10 @@ def _unmarked(compiled: "Compilation") -> int:
 def premium_of(compiled: "Compilation") -> float:
     """What it would cost more to keep all of a request that is likely the last."""
     cost = cost_of(compiled)
-    return max(0.0, cost.rates.cost(_load(compiled, keeps="all")) - cost.total)
+    return max(0.0, cost.rates.cost(load_for(compiled, keeps="all")) - cost.total)
 
 
-def _load(compiled: "Compilation", keeps: str = "") -> Load:
+def load_for(compiled: "Compilation", keeps: str = "") -> Load:
     """How the tokens of a request divide, by how much of it is to be kept."""
     prediction, cache = compiled.cached, compiled.plan.target.facts.cache
     if cache == Cache():

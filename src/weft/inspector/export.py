@@ -69,6 +69,7 @@ def export(
     data[f"ghosts?{quoted}"] = _encode_for_script(inspection.ghosts())
     data[f"dead-weight?{quoted}"] = encode_masked(questions.dead_weight(inspection))
     data[f"trust?{quoted}"] = encode_masked(questions.trust(inspection))
+    data[f"receipt?{quoted}"] = encode_masked(inspection.receipt().to_json())
     data[f"picture?{quoted}"] = encode_masked(questions.picture(inspection))
     pieces = Pieces()
     packed: list[_PackedStep] = []

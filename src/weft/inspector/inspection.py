@@ -27,6 +27,7 @@ from weft.errors import UsageError
 from weft.jsonschema import shorten
 from weft.passes.summaries import name_of_model
 from weft.recordings import Recording
+from weft.replay.receipt import Receipt, receipt_of
 from weft.replay.replay import recorded_agents
 from weft.replay.steps import (
     AnsweredStep,
@@ -214,6 +215,8 @@ class Inspection:
         """In a log of calls: the events whose requests were recorded."""
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
+        self.unrecorded: tuple[str, ...] = ()
+        """Parts of requests that the recording does not hold, so nobody here can count them."""
 
     @classmethod
     def of_recording(
@@ -232,6 +235,8 @@ class Inspection:
         config = RunConfig(model=model or recording.asked_model or None)
         inspection = cls(root, recording.session, config=config, redact=redact)
         inspection.answers = recording.answers
+        parts = {"instructions": any(recording.instructions.values()), "tools": recording.declared}
+        inspection.unrecorded = tuple(name for name, part in parts.items() if not part)
         return inspection
 
     def anew(
@@ -246,7 +251,7 @@ class Inspection:
             files=self.files,
             redact=self.redact,
         )
-        other.answers = self.answers
+        other.answers, other.unrecorded = self.answers, self.unrecorded
         return other
 
     # What may not be shown
@@ -466,6 +471,14 @@ class Inspection:
     def ghosts(self) -> list[Json]:
         """For each step: what plain history would have taken."""
         return [_ghost(step.request) for step in self.plain.steps]
+
+    def receipt(self) -> Receipt:
+        """What each call was expected to cost, what was billed, and why the two differ."""
+        notice = self.notice
+        if self.unrecorded and not notice:
+            words = " and ".join(self.unrecorded)
+            notice = f"The {words} were not recorded: what they take is part of `estimate off`."
+        return receipt_of(self.session, self.steps, model=self.model, notice=notice)
 
     def summary(self) -> JsonObject:
         """The session in a line: who, how long, what it cost."""

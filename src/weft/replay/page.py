@@ -5,6 +5,7 @@ then what the providers counted. For each model: what every policy costs against
 what was used later it keeps, and how requests grow from step to step.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -16,7 +17,8 @@ from weft.compiler.costs import RELATIVE, Load, rates_for
 from weft.markup import escape, page, table, tag
 from weft.recordings import Aside, Recording, way_to_apply
 from weft.replay.frontier import ORACLE
-from weft.replay.replay import Trial
+from weft.replay.replay import Trial, total
+from weft.replay.rivals import RIVAL_NAMES
 from weft.replay.steps import is_answer
 from weft.values import JsonObject
 
@@ -494,9 +496,80 @@ def _cheapest(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
     """For each model plain history and the cheapest of the other policies."""
     for model in dict.fromkeys(trial.model for trial in trials):
         base, *others = [trial for trial in trials if trial.model == model]
-        known = [trial for trial in others if trial.policy != ORACLE]  # nobody can be an oracle
+        # nobody can be an oracle, and what others do is not a policy
+        known = [trial for trial in others if trial.policy not in {ORACLE, *RIVAL_NAMES}]
         if known:
             yield base, min(known, key=lambda trial: trial.with_recalls)
+
+
+SIZES = (5_000, 12_000, 25_000, 40_000, 100_000)
+"""Where the classes of sizes end, in tokens."""
+
+
+class SizeClass(NamedTuple):
+    """The runs whose last request, as plain history, has a size: under every policy."""
+
+    name: str
+    trials: tuple[Trial, ...]
+
+
+def by_size(sessions: Sequence[SessionTrials]) -> list[SizeClass]:
+    """The recordings by the size of their last request as plain history, and by model."""
+    classes: dict[tuple[str, int], list[SessionTrials]] = {}
+    for one in sessions:
+        base = one.trials[0]
+        if base.curve:
+            place = bisect_right(SIZES, base.curve[-1])
+            classes.setdefault((base.model, place), []).append(one)
+    return [
+        SizeClass(
+            _size_name(place), tuple(map(total, zip(*(one.trials for one in some), strict=True)))
+        )
+        for (_, place), some in sorted(classes.items())
+    ]
+
+
+def _size_name(place: int) -> str:
+    if place == len(SIZES):
+        return f"{SIZES[-1] // 1000}k and more"
+    start = f"{SIZES[place - 1] // 1000}k to" if place else "below"
+    return f"{start} {SIZES[place] // 1000}k"
+
+
+def size_lines(sessions: Sequence[SessionTrials]) -> Iterator[str]:
+    """A table by size, where the recordings have several: short runs and long ones differ."""
+    classes = by_size(sessions)
+    if len({one.name for one in classes}) < 2:
+        return
+    yield "by the size of a run's last request as plain history, in tokens:"
+    rows = [("size", "runs", "policy", "with them", "bill", "next", "later", "edits", "short",
+             "dearer", "worst")]  # fmt: skip
+    for one in classes:
+        base = one.trials[0]
+        rows += [
+            (
+                f"{one.name} {base.model}".rstrip(),
+                f"{trial.runs:,}",
+                trial.policy,
+                _times(trial.with_recalls, base.cost),
+                _times(trial.bill, base.bill),
+                f"{trial.in_view_next:.1%}",
+                f"{trial.in_view_later:.1%}",
+                f"{trial.in_view_edits:.1%}",
+                f"{trial.in_view_short:.1%}",
+                _percent(trial.dearer, trial.runs),
+                f"{trial.worst:.2f}x",
+            )
+            for trial in one.trials[1:]
+        ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if at in (0, 2) else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield f"  {'  '.join(cells)}".rstrip()
+    yield ""
 
 
 def ways_to_get(trials: Sequence[Trial], facts: RecordedFacts) -> Iterator[str]:

@@ -8,7 +8,7 @@ that it would have had to make again, because not even a handle was left.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
@@ -177,13 +177,15 @@ def replay(
     agents: Mapping[str, Agent] | None = None,
     gap: float | None = None,
     sessions_per_hour: float = 0.0,
+    aside: Callable[[Compilation], Load | None] | None = None,
 ) -> Trial:
     """Compile every request of a recording under a policy, for a model or by the yardstick.
 
     `agents` are the roots of the agents that speak in it by name; without, each is made of its
     recorded system text alone. `gap` seconds lie between an answer and the next request where the
     recording has no times. With `sessions_per_hour` the head of the first request may have been
-    read for another session.
+    read for another session. `aside` gives what a call takes that is made for a request before it
+    is sent, if there is one.
     """
     events = recording.session.events
     tally, texts, records = _Tally(policy, model), Texts(), KeptEvidence(events)
@@ -196,6 +198,8 @@ def replay(
         if sessions_per_hour and not tally.sizes:
             spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
         tally.step(compiled, spent, answer)
+        if aside is not None and (load := aside(compiled)) is not None:
+            tally.call(load, spent)
         used, edited = uses.by_event.get(index, ()), uses.edits.get(index)
         # an agent that runs as a tool saw what its caller wrote, and nothing else
         if answer.isolation_scope is None and (used or edited is not None):
@@ -259,6 +263,11 @@ class _Tally:
         if read_again(compiled):
             self.broken += 1
             self.announced += any(one.code == "WEFT502" for one in compiled.diagnostics)
+
+    def call(self, load: Load, spent: _StepCost) -> None:
+        """One call more, which no answer of the recording belongs to."""
+        self.recalling += spent.rates.cost(load._replace(answer=0))
+        self._answer(load.answer, spent)
 
     def evidence(
         self,

@@ -7,7 +7,7 @@ it, with what instruction providers said then, so nobody is asked and nothing is
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -66,7 +66,7 @@ class StepWalk:
         )
         self._waiting: list[Event] = []
         self._place = self._number = 0
-        self._before: dict[tuple[str, str | None, str | None], Compilation] = {}
+        self._before: dict[Speaker, Compilation] = {}
 
     def take(self, events: Iterable[Event]) -> list[AnsweredStep]:
         """The steps that these next events of the session end."""
@@ -337,8 +337,12 @@ def compile_before(
     )
 
 
-def speaker_of(event: Event) -> tuple[str, str | None, str | None]:
-    """What a sequence of requests belongs to: an agent, in one branch and one call."""
+Speaker: TypeAlias = tuple[str, str | None, str | None]
+"""What a sequence of requests belongs to: an agent, in one branch and one call."""
+
+
+def speaker_of(event: Event) -> Speaker:
+    """Who an event's request belongs to."""
     return event.author, event.branch, event.isolation_scope
 
 

@@ -3,16 +3,16 @@
 Below it the agent's final answer: what it must be, what is kept of it, what is wrong with it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
 import msgspec
 
 from weft import schema
 from weft.compiler.plan import SET_RESPONSE
 from weft.content import Content, Part
-from weft.declare import Agent
+from weft.declare import Agent, Node, RunConfig
 from weft.declare.agent import AnswerT
 from weft.diagnostics import Diagnostic
 from weft.errors import CallError, RunError, SchemaError
@@ -25,6 +25,9 @@ from weft.session import Event, Session, Usage
 from weft.session.event import without_temp
 from weft.session.log import events_table
 from weft.values import Json, JsonObject, compact
+
+if TYPE_CHECKING:
+    from weft.replay.receipt import Receipt
 
 WORDS_OF_RESULTS = {
     **dict.fromkeys(
@@ -52,9 +55,20 @@ WORDS_OF_RESULTS = {
         "result.check(), which raises what ended the run, or look at result.error",
     ),
     "session_id": "result.session.id",
-    "cost": "result.usage, the tokens; weft replay counts money",
+    **dict.fromkeys(
+        ("cost", "price", "bill", "total_cost", "total_cost_usd", "cost_usd"),
+        "result.receipt.total, in US dollars where the model has a price",
+    ),
 }  # fmt: skip
 """What others call the parts of a result."""
+
+
+class RunSource(NamedTuple):
+    """What the requests of a run are compiled from, in addition to its session."""
+
+    root: Node
+    config: RunConfig
+    artifacts: Mapping[str, str]
 
 
 @explain_mistakes("", change="keep what you make of it in a variable of your own")
@@ -81,6 +95,26 @@ class Result(ByFields, Generic[AnswerT]):
     """What is wrong with what models were asked, and that the run neared its budget."""
     repeated: bool = False
     """Whether the log had the `request_id` already: this is what came of it then."""
+    _source: RunSource | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def receipt(self) -> "Receipt":
+        """What each model call of the run was expected to cost, and what its provider billed.
+
+        The requests are compiled again from the log each time this is asked for.
+        """
+        from weft.replay.receipt import receipt_of_run
+
+        if self._source is None:
+            raise CallError(
+                "this result has no program, so its requests cannot be compiled again",
+                where="Result.receipt",
+                hint="weft receipt SESSION --store ADDRESS reads a stored session",
+            )
+        root, config, artifacts = self._source
+        return receipt_of_run(
+            root, self.session, self.invocation_id, config=config, artifacts=artifacts
+        )
 
     def _repr_html_(self) -> str:
         show = self._mask()
@@ -155,7 +189,7 @@ class Result(ByFields, Generic[AnswerT]):
 
 def find_part(name: str) -> str:
     """The part of a result that a name stands for, here or in other libraries; "" for none."""
-    if name in Result.__dataclass_fields__ or name in ("state", "check"):
+    if name in Result.__dataclass_fields__ or name in ("state", "check", "receipt"):
         return name
     word = WORDS_OF_RESULTS.get(name, "")
     return word.removeprefix("result.").partition(",")[0].partition(" ")[0]
@@ -234,6 +268,7 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         truncated,
         (*invocation.findings.values(), *warnings),
         invocation.is_repeated,
+        RunSource(invocation.root, invocation.config, invocation.surroundings.known_texts),
     )
 
 

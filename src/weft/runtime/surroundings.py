@@ -22,6 +22,8 @@ class RunSurroundings:
         self._artifacts = artifacts
         self._given_memory = memory
         self._texts: dict[str, str] | None = None
+        self.known_texts: dict[str, str] = {}
+        """The texts of artifacts as the run last read them; empty where it read none."""
         self._texts_after = 0
         """How often artifacts had changed when the texts were read."""
         self._versions: set[tuple[str, int]] | None = None
@@ -73,6 +75,7 @@ class RunSurroundings:
                 if part is not None and part.text is not None:
                     texts[name] = part.text
             self._texts, self._texts_after = texts, changes
+            self.known_texts = texts
         return self._texts
 
     async def search_memory(self, query: str) -> Sequence[Content]:

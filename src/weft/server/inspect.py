@@ -244,6 +244,7 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         "bisect": lambda inspection, asked: questions.bisect(inspection, _text(asked, "text")),
         "dead-weight": lambda inspection, _: questions.dead_weight(inspection),
         "trust": lambda inspection, _: questions.trust(inspection),
+        "receipt": lambda inspection, _: inspection.receipt().to_json(),
         "picture": lambda inspection, _: questions.picture(inspection),
         "test": _test,
     }

@@ -213,3 +213,30 @@ export function Trust({ session, film, show, version }) {
   return html`<div data-testid="trust"><h2>Fenced, labelled, redacted</h2><p class="dim">By rule, never by value: what was hidden stays hidden here too.${data.hidden.length > 0 && ` The agents hide: ${data.hidden.join(", ")}.`}</p>${data.guards.length ? html`<table><thead><tr><th>pass</th><th>rule</th><th class="n">times</th><th>events</th></tr></thead><tbody>${data.guards.map((g) => html`<tr><td class="mono">${g.pass}</td><td>${g.reason}</td><td class="n">${number(g.steps)}</td><td>${links(g.events)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No policy here fences, labels or redacts.</p>`}
     <h2>Words of results in later calls</h2><p class="dim">What a tool brought in is not to be trusted. These calls repeat words of it in their arguments.</p>${data.flows.length ? html`<table><thead><tr><th>call</th><th>in event</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td class="mono">${f.call}</td><td>${links([f.event])}</td><td class="mono">${f.words.join("  ")}</td><td>${links(f.from)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}</div>`;
 }
+
+// What was expected, what was billed, and why the two differ.
+const CAUSES = {
+  cache: "cache lost", estimate: "estimate off", "provider tools": "the provider's own tools", model: "another model answered", tier: "another price step", writing: "kept otherwise",
+};
+const causeName = (c) => (c.kind === "cache" && c.cost < 0 ? "more was cached" : CAUSES[c.kind]);
+export function Receipt({ session, step, go, version }) {
+  const { data, error } = useAnswer("receipt", { session, version: version || "" });
+  if (error) return html`<${Problem} text=${error} />`;
+  if (!data) return html`<${Waiting} />`;
+  const more = (value, money) => (Math.abs(value) < 1e-9 ? "" : `${value > 0 ? "+" : "−"}${cost(Math.abs(value), money)}`);
+  const known = (load, name) => (load ? number(load[name]) : "?");
+  return html`<div data-testid="receipt"><div class="facts-row"><${Fact} name="requests, expected" value=${cost(data.expected, data.money)} />
+      <${Fact} name="requests, billed" value=${cost(data.billed, data.money)} was=${more(data.difference, data.money) || "as expected"} better=${Math.abs(data.difference) < 1e-9 ? undefined : data.difference < 0} />
+      <${Fact} name="answers" value=${cost(data.answers, data.money)} />${data.unexpected > 0 && html`<${Fact} name="without an expectation" value=${cost(data.unexpected, data.money)} />`}
+      ${data.recalls.calls > 0 && html`<${Fact} name="recalls" value=${cost(data.recalls.cost, data.money)} was=${many(data.recalls.calls, "call")} />`}
+      ${data.changed_prefix.calls > 0 && html`<${Fact} name="read again, as expected" value=${cost(data.changed_prefix.cost, data.money)} was=${`${number(data.changed_prefix.tokens)} tokens in ${many(data.changed_prefix.calls, "call")}`} />`}
+      <${Fact} name="total" value=${cost(data.total, data.money)} /></div>
+    ${data.remarks.map((remark) => html`<p class="note">${remark}</p>`)}
+    ${data.causes.length > 0 && html`<h2>Why the bill differs</h2><table class="stack"><thead><tr><th>cause</th><th class="n">calls</th><th class="n">tokens</th><th class="n">cost</th><th>why</th></tr></thead>
+      <tbody>${data.causes.map((c) => html`<tr><td>${causeName(c)}</td><td class="n">${number(c.calls)}</td><td class="n">${number(c.tokens)}</td><td class="n">${more(c.cost, data.money)}</td><td class="whole">${c.words}</td></tr>`)}</tbody></table>`}
+    <h2>Calls</h2><table class="stack"><thead><tr><th class="n">call</th><th>agent</th><th class="n">expected</th><th class="n">cached</th><th class="n">billed</th><th class="n">cached</th><th class="n">answer</th><th class="n">cost</th><th class="n">more</th><th>why</th></tr></thead>
+      <tbody>${data.calls.map((line) => html`<tr class=${line.number === step ? "on" : ""}><td class="n">${line.number ? html`<button class="link" onClick=${() => go(line.number)}>${line.number}</button>` : "–"}</td><td>${line.agent}</td>
+        <td class="n">${known(line.expected, "total")}</td><td class="n">${known(line.expected, "cached")}</td><td class="n">${known(line.billed, "total")}</td><td class="n">${known(line.billed, "cached")}</td><td class="n">${known(line.billed, "answer")}</td>
+        <td class="n">${line.billed ? cost(line.billed_cost + line.answer_cost, line.money) : "?"}</td><td class="n">${line.expected && line.billed ? more(line.difference, line.money) : ""}</td>
+        <td class="whole">${[line.is_recall && "made to read on after a recall", line.problem, (line.lost > 0 || !line.expected) && line.blame, ...line.causes.filter((c) => Math.abs(c.cost) >= 0.01 * Math.max(line.expected_cost, line.billed_cost)).map((c) => `${causeName(c)}: ${c.words}`)].filter(Boolean).map((words) => html`<div>${words}</div>`)}</td></tr>`)}</tbody></table></div>`;
+}
