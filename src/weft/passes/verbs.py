@@ -18,6 +18,7 @@ from weft.declare.policy_parts import (
     Extract,
     Fence,
     Fit,
+    Fold,
     Fresh,
     FromAgents,
     Label,
@@ -69,6 +70,7 @@ ORDER = (
     # On the request. Only its edges change, or it is said what a change costs.
     "past",  # verbs that wait until a turn is over
     "views",  # verbs that look at the whole conversation; several are united
+    "fold",  # steps that are over become notes, of what may be seen
     "restore",  # what refers to something that has gone
     "tell late",  # as "tell", where views must see who said what
     "write",  # what a model is to write into state
@@ -170,13 +172,14 @@ _REDUCES = Nature("rewrites", "item", spares=True)
 _PROTECTS = Nature("rewrites", "fold")
 _ASKS = Nature("reports", "whole")
 
-VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writing], Verb] = {
+VERBS: Mapping[
+    type[Selector] | type[Reduction] | type[Fold] | type[Protection] | type[Writing], Verb
+] = {
     # which items are in view
     Everything: Verb(_SELECTS),
     ThisTurn: Verb(_SELECTS, "select", at_birth="select_turn"),
     Nothing: Verb(_SELECTS, "select", at_birth="select_turn"),
-    # and `reduce_results` at birth
-    Auto: Verb(Nature("rewrites", "fold", spares=True), "stale", request="plan_edit"),
+    Auto: Verb(Nature("rewrites", "fold", spares=True), "auto", at_birth="reduce_results"),
     UserWords: Verb(Nature("drops", "fold"), "select", at_birth="select_user"),
     Window: Verb(Nature("drops", "suffix"), "select", at_birth="select_window"),
     FromAgents: Verb(_SELECTS, "select", at_birth="select_items"),
@@ -197,6 +200,8 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
     Summarize: Verb(Nature("replaces", "whole"), "summaries", at_birth="summarize_items"),
     Fit: Verb(Nature("drops", "suffix", spares=True), "fit", at_birth="fit_items"),
     Fresh: Verb(_REDUCES, "stale", at_birth="mark_stale"),
+    # all of them together
+    Fold: Verb(Nature("replaces", "fold"), "fold", request="fold_steps"),
     # what the model may see of them
     Label: Verb(_PROTECTS, "labels", request="withhold_labelled"),
     Redact: Verb(_PROTECTS, "redact", request="redact_values"),
@@ -256,7 +261,8 @@ def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Pass
         places["tell late"] = _TELL
         return _in_order(places)
     places["tell"], places["views"] = _TELL, views
-    if views or at_birth:  # what is said in short is said of what may be seen
+    # what is said in short is said of what may be seen
+    if views or at_birth or policy.facts.folding is not None:
         places["redact first"] = _redact(policy.protections)
         return _in_order(places)
     places["redact last"] = _redact(policy.protections)
@@ -275,6 +281,7 @@ def _places_of_all(policy: Policy) -> dict[str, tuple[Pass | Views, ...]]:
         "see": _SEE,
         "withhold": withhold,
         "bound": (_bound_results,),
+        "fold": _fold(policy),
         "restore": _restore(policy),
         "write": _write(policy.writings),
         "choose": _CHOOSE,
@@ -355,16 +362,27 @@ def _past(step: Reduction) -> tuple[Pass, ...]:
     return _pass(verb.chapter, verb.past, step)
 
 
-def _on_request(step: Selector | Protection | Writing) -> tuple[Pass, ...]:
+def _fold(policy: Policy) -> tuple[Pass, ...]:
+    """What folds steps that are over; a note is made of what may be seen, and of nothing else.
+
+    Labels and other views make redaction wait. It is done before a fold all the same: a value that
+    a note cuts in two would not be found in it any more.
+    """
+    folding = policy.facts.folding
+    if folding is None:
+        return ()
+    redacts = [one for one in policy.protections if isinstance(one, Redact)]
+    guards = _withhold(policy.protections) if redacts else ()
+    return (*guards, *(each for one in (*redacts, folding) for each in _on_request(one)))
+
+
+def _on_request(step: Selector | Fold | Protection | Writing) -> tuple[Pass, ...]:
     """What a verb does once the whole request is there."""
     verb = VERBS[type(step)]
     if isinstance(step, Auto):
-        plan = (cast("Pass", _load(verb.chapter, verb.request)),)
-        if not step.careful:
-            return plan
         from weft.passes.auto import AUTO, reduce_seen
 
-        return (partial(reduce_seen, options=AUTO), *plan)
+        return (partial(reduce_seen, options=AUTO),) if step.careful else ()
     return _pass(verb.chapter, verb.request, step)
 
 

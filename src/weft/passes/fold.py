@@ -1,0 +1,445 @@
+"""Fold steps that are over into notes, when reading them has cost as much as the note does.
+
+What was sent is read again in every request, for a share of its price. A step that nobody needs any
+more still pays that rent. When the rent of such steps has reached what it costs to replace them,
+they become one note, which stands before everything that stays: so a note is written once, the next
+one follows it, and what the provider has kept up to the last note holds.
+
+All is worked out from the items and the prices alone, request by request, in the order in which
+they were made. So a fold that was made once is found again in every later request, at its place.
+"""
+
+import math
+from bisect import bisect_left
+from collections import ChainMap
+from collections.abc import MutableMapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from weft.declare.policy_parts import Fold
+from weft.digest.asked import window_of
+from weft.digest.names import telling_names
+from weft.ir import (
+    CallBlock,
+    Item,
+    Note,
+    OpaqueBlock,
+    Prompt,
+    ResultBlock,
+    TextBlock,
+)
+from weft.ir.block import RECALL
+from weft.late import late_pattern
+from weft.passes.env import Env, is_spoken
+from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall
+from weft.passes.notes import FOLDED, result_texts, said_texts, write_note
+from weft.passes.rewrite import settled_since
+from weft.session.strand import Strand
+from weft.values import compact
+
+_STEP = FOLDED.name
+
+SOON, LATE = 0.02, 0.5
+"""A step is over when the rent since its last use is this share of what a recall of it costs.
+
+`LATE` is for files that were read: they are edited long after that. Both were set on recorded runs
+of today's coding agents.
+"""
+
+LEAST = 300
+"""How many tokens a fold must take out at least."""
+
+FULL = 0.8
+"""A request that fills more than this share of the model's window is folded at any cost."""
+
+LONG = 100_000
+"""In tokens. Shorter requests need no look at the window: every model of today takes this many."""
+
+_READS = late_pattern(r"(?:^|[;&]\s*|\")(?:cat|nl|head|tail|sed\s+-n)\s(?![^|;&]*<<)")
+"""A command that shows a file, and not what another one said or what it is to write."""
+
+_STAYS = ("state", "system", "summary", "hidden")
+"""Kinds of items that are not steps."""
+
+
+def fold_steps(prompt: Prompt, env: Env, options: Fold) -> Prompt:
+    """Replace steps that are over by a note, when the rent for reading them has paid for it.
+
+    The note has a line for each step and the names in its results (`notes.py`); `recall` gets a
+    step back by its number. The head of the conversation, what the user asks now, the newest
+    steps, what waits for a result, tier 1 and what carries a label stay as they are.
+
+    Before:  user "go" | call read(a) -> 2,000 tokens | ... | call read(z) -> 2,000 tokens
+    After:   user "go" | user "[Folded steps: ...] #1 read a -> ..." | call read(z) -> 2,000 tokens
+    """
+    items = prompt.items
+    # without the tool a step could not be got back
+    recalls = env.tools.recall is not None or any(tool.name == RECALL for tool in prompt.tools)
+    if items.length <= options.keep or not recalls:
+        return prompt
+    with items.lock:
+        folds = _folds_of(items, env, options, spare=-1)
+        if folds.newest_spoken >= env.turn:
+            # a turn that goes on after another one began: what it was asked stays in view
+            folds = _folds_of(items, env, options, spare=env.turn)
+        if folds.sent is None:
+            return prompt
+        return prompt.with_strand(folds.sent.with_tail(folds.tail), folds.reasons)
+
+
+def _folds_of(items: Strand[Item], env: Env, options: Fold, *, spare: int) -> "_Folds":
+    """What the requests so far folded, and this one."""
+    prices = _Prices.of(env)
+    key = (options, prices, env.agent, env.model.dialect, env.model.name, spare)
+    folds = items.memo.of((_Folds, key))
+    if folds is None or folds.read > items.settled:  # an older snapshot is worked out by itself
+        folds = _Folds(prices, options.keep, spare)
+        items.memo[_Folds, key] = folds
+    if folds.read < items.settled:
+        folds.take(items, settled_since(items, folds.read), env)
+    if items.tail:
+        folds = folds.over()
+        folds.take(items, items.tail, env)
+    plan = folds.plan(env)
+    if isinstance(plan, _Fold):
+        folds = folds if items.tail else folds.over()
+        folds.apply(plan, items)
+    return folds
+
+
+class _Prices(NamedTuple):
+    """What decides about a fold: shares of a fresh token's price, and the provider's rules."""
+
+    read: float
+    write: float
+    minimum: int
+    lifetime: float
+    head: int
+    """The tokens before the conversation."""
+    recall: int
+    """The tokens of the declaration of `recall`, where it waits for the first handle."""
+
+    @staticmethod
+    def of(env: Env) -> "_Prices":
+        """The prices of the model that is asked."""
+        model, tools = env.model, env.tools
+        late = tools.recall_tokens if tools.recall is not None else 0
+        # a provider that keeps nothing reads every token at its full price
+        if model.minimum >= LONG:
+            return _Prices(1.0, 1.0, 0, 0.0, tools.head, late)
+        return _Prices(model.read, model.write, model.minimum, model.lifetime, tools.head, late)
+
+
+class _Step(NamedTuple):
+    """An item in view that may be folded one day.
+
+    `index` is its place among the items. `share` is the share of a recall's cost that its rent must
+    reach before it is over; infinite where it stays.
+    """
+
+    index: int
+    item: Item
+    tokens: int
+    share: float
+
+
+class _Fold(NamedTuple):
+    """A fold: which steps go, the note, the names in it, and why, in fresh tokens."""
+
+    gone: frozenset[int]
+    note: Item
+    tokens: int
+    names: set[str]
+    reason: str
+
+
+class _Folds:
+    """What the requests of an agent folded, as far as items were read."""
+
+    def __init__(self, prices: _Prices, keep: int, spare: int) -> None:
+        self._prices = prices
+        self._keep = keep
+        self._spare = spare
+        """The log position from which on nothing that the user said is folded; -1 for none."""
+        self.read = 0
+        self.sent: Strand[Item] | None = None
+        """The settled items as they are sent; None as long as nothing was folded."""
+        self.tail: list[Item] = []
+        """What follows them and may still change."""
+        self.reasons: Strand[Note] = Strand()
+        self.newest_spoken = -1
+        """The highest log position of the user's words in a note."""
+        self._requests = 0
+        self._front: list[Item] = []
+        """The items that the conversation begins with, and the notes."""
+        self._before = prices.head
+        """The tokens of all that stands before the first step."""
+        self._opening = -1
+        """The tokens of the items before the agent's first word; -1 until then."""
+        self._steps: list[_Step] = []
+        self._used: dict[int, int] = {}
+        """By the index of a step in view: the request after which it was used last."""
+        self._holders: MutableMapping[str, int] = {}
+        """The newest item that told the agent a name."""
+        self._known: set[str] = set()
+        """The names that stand in the head and in the notes."""
+        self._tokens = 0
+        """The tokens of the steps in view."""
+        self._moment = 0
+        """The same, each times the request after which the step was used last."""
+        self._turn, self._invocation = 0, ""
+        """The index at which the current turn begins, and its invocation."""
+        self._due = 0
+        """The request before which no fold can be due."""
+        self._hides = False
+        """Whether a handle stands in view, so that `recall` is declared."""
+        self._answered = self._latest = 0.0
+        """When the agent said something last, and when anything was, where what is kept expires."""
+
+    def over(self) -> "_Folds":
+        """A passing copy, for items that may still change, and for a fold of this request."""
+        copy = _Folds(self._prices, self._keep, self._spare)
+        vars(copy).update(vars(self))
+        copy._steps, copy._used = self._steps[:], dict(self._used)
+        copy._front, copy._holders = self._front[:], ChainMap({}, self._holders)
+        return copy
+
+    # --- what was said and done
+
+    def take(self, items: Strand[Item], fresh: Sequence[Item], env: Env) -> None:
+        """Read more items; the request that led to an answer of the agent's may fold."""
+        expires = self._prices.lifetime > 0  # else nobody asks when something was said
+        added: list[Item] = []
+        for item in fresh:
+            if item.author == env.agent and item.blocks and item.blocks[0].role == "model":
+                if self._opening < 0:
+                    self._opening = self._before + self._tokens - self._prices.head
+                plan = self.plan(env)
+                if isinstance(plan, _Fold):
+                    self.apply(plan, items)
+                    added = []
+                else:
+                    self._due = plan
+                self._requests += 1
+                self._see_uses(item)
+                if expires:
+                    self._answered = _happened_at(item.position, env)
+            if expires:
+                self._latest = max(self._latest, _happened_at(item.last, env))
+            self._hides = self._hides or needs_recall(item)
+            self._add(item, env)
+            added.append(item)
+        if self.sent is not None and self.read <= items.settled:
+            self.sent = self.sent.grown(added)
+        elif self.sent is not None:
+            self.tail += added
+
+    def _see_uses(self, item: Item) -> None:
+        """Note which steps an answer uses: it says a name that they told last."""
+        for text in said_texts(item.blocks):
+            for name in telling_names(text):
+                self._use(self._holders.get(name, -1))
+
+    def _use(self, index: int) -> None:
+        before = self._used.get(index)
+        if before is not None and before != self._requests:
+            self._used[index] = self._requests
+            self._moment += self._size_of(index) * (self._requests - before)
+
+    def _size_of(self, index: int) -> int:
+        at = bisect_left(self._steps, index, key=_index_of)
+        return self._steps[at].tokens
+
+    def _add(self, item: Item, env: Env) -> None:
+        index, tokens = self.read, sum(block_tokens(item, env))
+        self.read += 1
+        names = [name for text in result_texts(item) for name in telling_names(text)]
+        if is_spoken(item) and (not item.invocation or item.invocation != self._invocation):
+            self._turn, self._invocation = index, item.invocation
+        # what it begins with is the task, which stays
+        if not self._steps and len(self._front) == index and _opens(item):
+            self._front.append(item)
+            self._before += tokens
+            self._known.update(names)
+            return
+        self._holders.update(dict.fromkeys(names, index))
+        self._steps.append(_Step(index, item, tokens, _share_of(item, env)))
+        self._used[index] = self._requests
+        self._tokens += tokens
+        self._moment += tokens * self._requests
+
+    # --- what to fold
+
+    def plan(self, env: Env) -> "_Fold | int":
+        """The fold of the next request, or the request before which none can be due."""
+        prices, number = self._prices, self._requests + 1
+        steps, view = self._steps, self._before + self._tokens
+        if len(steps) <= self._keep:
+            return self._due
+        is_full = self._is_full(view, env)
+        is_free = self._has_expired()
+        if not is_full and not is_free:
+            if number < self._due:
+                return self._due
+            newest = sum(step.tokens for step in steps[-self._keep :])
+            rent = prices.read * (number * self._tokens - self._moment)
+            if rent < (prices.write - prices.read) * newest:
+                return self._due
+        later = number + 1 + len(steps) // 32  # to look at all of them costs as much as they are
+        gone = [
+            step
+            for step in steps[: -self._keep]
+            if self._may_go(step)
+            if is_full or self._rent_of(step, number) >= step.share * self._recall_cost(step, view)
+        ]
+        removed = sum(step.tokens for step in gone)
+        rent = sum(self._rent_of(step, number) for step in gone)
+        stays = self._tokens - removed
+        cost = (prices.write - prices.read) * stays
+        if not self._is_declared(env):  # one tool more: nothing is read again
+            cost += (prices.write - prices.read) * self._before + prices.write * prices.recall
+        if is_free:  # all of it is written anew, whatever becomes of it
+            cost = -prices.write * removed
+        if removed < LEAST or (rent < cost and not is_full):
+            return later
+        text, names = write_note(
+            [step.item for step in gone], self._known, env.agent, first=self.sent is None
+        )
+        tokens = env.tokens.count(text) + _TURN
+        cost += prices.write * tokens
+        saved = removed - tokens
+        # below the minimum the provider keeps nothing, so a shorter request costs more
+        is_kept = self._before + stays + tokens >= SURELY * prices.minimum
+        pays = saved >= LEAST and rent * saved >= cost * removed and is_kept
+        if not pays and not (is_full and saved > 0):
+            return later
+        reason = (
+            f"{len(gone)} steps became a note of {tokens:,} tokens, which costs"
+            f" {max(0.0, cost):,.0f} fresh tokens and saves {prices.read * saved:,.0f}"
+            f" at each later request; reading them had cost {rent:,.0f}"
+        )
+        note = _note_item(text, steps[0].item, gone)
+        return _Fold(frozenset(step.index for step in gone), note, tokens, names, reason)
+
+    def apply(self, fold: _Fold, items: Strand[Item]) -> None:
+        """Put the note before all steps that stay."""
+        gone = [step for step in self._steps if step.index in fold.gone]
+        self._steps = [step for step in self._steps if step.index not in fold.gone]
+        front = len(self._front)
+        before = self.sent if self.sent is not None else items
+        start = before.fork(front) if front <= before.settled else Strand(self._front)
+        settled = [step.item for step in self._steps if step.index < items.settled]
+        self.sent = start.grown([fold.note, *settled])
+        self.tail = [step.item for step in self._steps if step.index >= items.settled]
+        nothing = msgspec.structs.replace(fold.note, blocks=())
+        self.reasons = self.reasons.extend(
+            [
+                Note(_STEP, fold.reason, nothing, fold.note),
+                *(Note(_STEP, f"it stands in a note as #{s.item.position}", s.item) for s in gone),
+            ]
+        )
+        self._front.append(fold.note)
+        self._before += fold.tokens
+        self._known = self._known | fold.names
+        self._hides = True
+        self._due = 0
+        for step in gone:
+            self._tokens -= step.tokens
+            self._moment -= step.tokens * self._used.pop(step.index)
+            if is_spoken(step.item):
+                self.newest_spoken = max(self.newest_spoken, step.item.position)
+
+    def _may_go(self, step: _Step) -> bool:
+        """Whether nothing but its rent decides about it; what is asked now stays."""
+        if step.share == math.inf:
+            return False
+        if not is_spoken(step.item):
+            return True
+        return step.index < self._turn and not 0 <= self._spare <= step.item.position
+
+    def _rent_of(self, step: _Step, number: int) -> float:
+        """What it has cost to read a step since its last use."""
+        return self._prices.read * step.tokens * (number - self._used[step.index])
+
+    def _recall_cost(self, step: _Step, view: int) -> float:
+        return self._prices.read * view + self._prices.write * step.tokens
+
+    def _has_expired(self) -> bool:
+        """Whether the provider has let go of what it kept, since the agent spoke so long ago."""
+        return 0 < self._prices.lifetime < self._latest - self._answered and self._answered > 0
+
+    def _is_declared(self, env: Env) -> bool:
+        """Whether `recall` stands among the tools already, so that the head stays as it is."""
+        if env.tools.recall is None or self._hides:
+            return True
+        return env.tools.priced and declares_first(max(0, self._opening), env)
+
+    def _is_full(self, view: int, env: Env) -> bool:
+        """Whether the request nearly fills the model's window."""
+        window = env.model.window
+        # the list of windows takes a while to load, and short requests fit everywhere
+        if not window and view > LONG:
+            window = env.model.widest()
+        return bool(window) and view > FULL * window
+
+
+_TURN = 4
+"""The tokens of a turn besides its words, roughly."""
+
+
+def _index_of(step: _Step) -> int:
+    return step.index
+
+
+def _opens(item: Item) -> bool:
+    """Whether an item may be one that the conversation begins with."""
+    return item.kind in ("user", "state", "system", "summary")
+
+
+def _share_of(item: Item, env: Env) -> float:
+    """The share of a recall's cost that the rent of an item must reach; infinite if it stays."""
+    if item.kind in _STAYS or item.open or item.paused or item.position < 0 or not item.event:
+        return math.inf
+    if item.priority == 1 or any(block.labels for block in item.blocks):
+        return math.inf
+    # what a provider ran or wrote for itself is nothing that could be recalled
+    if item.kind != "exchange" and any(isinstance(one, OpaqueBlock) for one in item.blocks):
+        return math.inf
+    own = env.tools.own
+    results = [block for block in item.blocks if isinstance(block, ResultBlock)]
+    if any(block.name in own and own[block.name].compact is False for block in results):
+        return math.inf
+    return LATE if _is_file(item) else SOON
+
+
+def _is_file(item: Item) -> bool:
+    """Whether an item shows lines of a file, by the shape of its results or by its command."""
+    for block in item.blocks:
+        if isinstance(block, CallBlock) and _READS.search(compact(block.args)):
+            return True
+    return any(window_of(text) is not None for text in result_texts(item))
+
+
+def _note_item(text: str, first: Item, gone: Sequence[_Step]) -> Item:
+    """The item of a note; it stands before `first`, the oldest step in view."""
+    block = TextBlock(
+        role="user",
+        origin=FOLDED,
+        text=text,
+        handle=f"#{gone[0].item.position}",
+    )
+    return Item(
+        kind="summary",
+        blocks=(block,),
+        author="",
+        invocation=first.invocation,
+        position=first.position,
+        last=max(step.item.last for step in gone),
+        event=gone[0].item.event,
+        branch=first.branch,
+    )
+
+
+def _happened_at(position: int, env: Env) -> float:
+    return env.log[position].timestamp if 0 <= position < env.log.length else 0.0
