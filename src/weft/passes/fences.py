@@ -18,9 +18,9 @@ import msgspec
 from weft.declare.policy_parts import Fence
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, Span, Stability, TextBlock
+from weft.ir.block import FOLDED
 from weft.late import late_pattern
 from weft.passes.env import Env
-from weft.passes.notes import FOLDED
 from weft.passes.rewrite import PassFold, fold_items
 from weft.session import Event
 from weft.session.strand import Strand

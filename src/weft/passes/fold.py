@@ -13,6 +13,7 @@ import math
 from bisect import bisect_left
 from collections import ChainMap
 from collections.abc import MutableMapping, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import msgspec
@@ -29,11 +30,11 @@ from weft.ir import (
     ResultBlock,
     TextBlock,
 )
-from weft.ir.block import RECALL
+from weft.ir.block import FOLDED, RECALL
 from weft.late import late_pattern
 from weft.passes.env import Env, is_spoken
 from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall
-from weft.passes.notes import FOLDED, result_texts, said_texts, write_note
+from weft.passes.notes import result_texts, said_texts, write_note
 from weft.passes.rewrite import settled_since
 from weft.session.strand import Strand
 from weft.values import compact
@@ -49,6 +50,9 @@ of today's coding agents.
 
 LEAST = 300
 """How many tokens a fold must take out at least."""
+
+DEARER = 1.04
+"""No fold makes all requests so far dearer than this many times what plain history had cost."""
 
 FULL = 0.8
 """A request that fills more than this share of the model's window is folded at any cost."""
@@ -152,6 +156,29 @@ class _Fold(NamedTuple):
     tokens: int
     names: set[str]
     reason: str
+    declared: bool
+    """Whether `recall` was declared before it, so that what stands before it is read again."""
+
+
+class _Bill:
+    """What requests have cost so far, and how much of the last one the provider has kept."""
+
+    def __init__(self, prices: _Prices) -> None:
+        self._prices = prices
+        self.cost = 0.0
+        self.kept = 0
+
+    def after(self, tokens: int, kept: int | None = None) -> float:
+        """What all of them cost with one more; `kept` is what the provider has of it."""
+        prices, kept = self._prices, self.kept if kept is None else kept
+        if tokens < prices.minimum:
+            return self.cost + tokens
+        kept = kept if kept >= prices.minimum else 0
+        return self.cost + prices.read * kept + prices.write * (tokens - kept)
+
+    def pay(self, tokens: int) -> None:
+        """One more request."""
+        self.cost, self.kept = self.after(tokens), tokens
 
 
 class _Folds:
@@ -186,12 +213,17 @@ class _Folds:
         """The names that stand in the head and in the notes."""
         self._tokens = 0
         """The tokens of the steps in view."""
+        self._all = prices.head
+        """The tokens of plain history."""
         self._moment = 0
         """The same, each times the request after which the step was used last."""
         self._turn, self._invocation = 0, ""
         """The index at which the current turn begins, and its invocation."""
         self._due = 0
         """The request before which no fold can be due."""
+        self._plain = _Bill(prices)
+        """What plain history had cost, and what the requests did."""
+        self._paid = _Bill(prices)
         self._hides = False
         """Whether a handle stands in view, so that `recall` is declared."""
         self._answered = self._latest = 0.0
@@ -199,11 +231,11 @@ class _Folds:
 
     def over(self) -> "_Folds":
         """A passing copy, for items that may still change, and for a fold of this request."""
-        copy = _Folds(self._prices, self._keep, self._spare)
-        vars(copy).update(vars(self))
-        copy._steps, copy._used = self._steps[:], dict(self._used)
-        copy._front, copy._holders = self._front[:], ChainMap({}, self._holders)
-        return copy
+        folds = copy(self)
+        folds._steps, folds._used = self._steps[:], dict(self._used)
+        folds._front, folds._holders = self._front[:], ChainMap({}, self._holders)
+        folds._plain, folds._paid, folds.tail = copy(self._plain), copy(self._paid), self.tail[:]
+        return folds
 
     # --- what was said and done
 
@@ -221,12 +253,14 @@ class _Folds:
                     added = []
                 else:
                     self._due = plan
+                self._plain.pay(self._all)
+                self._paid.pay(self._before + self._tokens)
                 self._requests += 1
                 self._see_uses(item)
                 if expires:
                     self._answered = _happened_at(item.position, env)
             if expires:
-                self._latest = max(self._latest, _happened_at(item.last, env))
+                self._latest = _happened_at(item.last, env)
             self._hides = self._hides or needs_recall(item)
             self._add(item, env)
             added.append(item)
@@ -261,12 +295,14 @@ class _Folds:
         if not self._steps and len(self._front) == index and _opens(item):
             self._front.append(item)
             self._before += tokens
+            self._all += tokens
             self._known.update(names)
             return
         self._holders.update(dict.fromkeys(names, index))
         self._steps.append(_Step(index, item, tokens, _share_of(item, env)))
         self._used[index] = self._requests
         self._tokens += tokens
+        self._all += tokens
         self._moment += tokens * self._requests
 
     # --- what to fold
@@ -312,6 +348,10 @@ class _Folds:
         # below the minimum the provider keeps nothing, so a shorter request costs more
         is_kept = self._before + stays + tokens >= SURELY * prices.minimum
         pays = saved >= LEAST and rent * saved >= cost * removed and is_kept
+        if pays and not is_free:
+            kept = self._before if self._is_declared(env) else 0
+            paid = self._paid.after(self._before + stays + tokens, kept)
+            pays = paid <= DEARER * self._plain.after(self._all)
         if not pays and not (is_full and saved > 0):
             return later
         reason = (
@@ -320,7 +360,9 @@ class _Folds:
             f" at each later request; reading them had cost {rent:,.0f}"
         )
         note = _note_item(text, steps[0].item, gone)
-        return _Fold(frozenset(step.index for step in gone), note, tokens, names, reason)
+        gone_steps = frozenset(step.index for step in gone)
+        declared = self._is_declared(env)
+        return _Fold(gone_steps, note, tokens, names, reason, declared)
 
     def apply(self, fold: _Fold, items: Strand[Item]) -> None:
         """Put the note before all steps that stay."""
@@ -339,6 +381,7 @@ class _Folds:
                 *(Note(_STEP, f"it stands in a note as #{s.item.position}", s.item) for s in gone),
             ]
         )
+        self._paid.kept = self._before if fold.declared else 0
         self._front.append(fold.note)
         self._before += fold.tokens
         self._known = self._known | fold.names

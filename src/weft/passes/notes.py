@@ -8,7 +8,6 @@ stands in the notes once, with the step that brought it first.
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from weft.diagnostics import Origin
 from weft.digest.alike import trouble_in
 from weft.digest.names import telling_names
 from weft.ir import (
@@ -24,9 +23,6 @@ from weft.ir import (
 from weft.passes.env import is_spoken
 from weft.passes.handles import sent_text
 from weft.values import Json, compact
-
-FOLDED = Origin("pass", "fold_steps")
-"""Where a note comes from."""
 
 HEADING = (
     "[Folded steps: the number, what was called, and after -> names that its result holds."

@@ -23,8 +23,7 @@ from weft.digest.asked import NumberedWindow, asked_by, window_of
 from weft.digest.names import SHORTEST, telling_names
 from weft.digest.repeats import untabled
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
-from weft.ir.block import RECALL
-from weft.passes.notes import FOLDED
+from weft.ir.block import FOLDED, RECALL
 from weft.session import Event
 from weft.values import Json, compact, handle_of, only_text
 
