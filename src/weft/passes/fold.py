@@ -51,8 +51,8 @@ of today's coding agents.
 LEAST = 300
 """How many tokens a fold must take out at least."""
 
-DEARER = 1.04
-"""No fold makes all requests so far dearer than this many times what plain history had cost."""
+DEARER = 1.10
+"""No fold makes all requests so far this many times dearer than plain history had been."""
 
 FULL = 0.8
 """A request that fills more than this share of the model's window is folded at any cost."""
