@@ -66,7 +66,7 @@ def cases() -> list[tuple[str, str, dict[str, str]]]:
 )
 def test_a_pass_does_what_its_fixture_shows(name: str, title: str, fences: dict[str, str]) -> None:
     env = parse_env(fences.get("env", ""))
-    before = parse_prompt(fences["before"], paired=name in LATER or name == "fit_budget")
+    before = parse_prompt(fences["before"], paired=name in LATER | {"fit_budget", "fold_to_fit"})
     one = pass_named(name, env.policy)
     after = one(before, env)
     verify(after, step=name)

@@ -12,7 +12,7 @@ import pytest
 import weft
 from tests.support.build import calls, returns, says, user
 from tests.support.laws import all_laws
-from weft import Actions, Agent, C, Content, Event, Session, tool
+from weft import Actions, Agent, C, Content, Event, Session, TokenBudget, tool
 from weft.compiler import Compilation, compile_request
 from weft.compiler.tools import values_of
 from weft.content import FunctionCall, call_part, result_part
@@ -400,6 +400,34 @@ def test_a_fold_says_what_it_costs_and_saves() -> None:
     assert any(
         re.search(r"steps became a note of [\d,]+ tokens, which costs", one) for one in reasons
     )
+
+
+BUDGETS = {
+    "budget": (C.default().budget(20_000), None),
+    "auto": (C.auto().budget(20_000), None),
+    "token budget": (C.default(), TokenBudget(20_000, keep_recent=3)),
+    "small": (C.default().budget(6_000), None),
+}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_a_budget_is_kept_by_folds_in_batches(name: str) -> None:
+    policy, compressor = BUDGETS[name]
+    limit = compressor.token_budget if compressor is not None else policy.limit.tokens  # type: ignore[union-attr]
+    for seed, model in enumerate(MODELS[1:]):
+        one = scene(seed, model, policy)
+        one = one._replace(agent=replace(one.agent, context_compressor=compressor))
+        broken, before, count = 0, list[object](), 0
+        for at, compiled in requests(one):
+            assert compiled.tokens <= limit
+            turns = [item.key for item in compiled.prompt.items]
+            broken += turns[: len(before)] != before
+            before, count = turns, count + 1
+            if at % 9 == 0:
+                cold = compile_request(one.agent, session=Session("s", events=one.events[:at]))
+                assert cold.wire == compiled.wire
+        # where the newest steps alone exceed a budget, each request gives something up
+        assert name == "small" or broken <= count / 3, model
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.5, "4"])

@@ -350,7 +350,13 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         own=own,
         recall=recall,
         tool_facts=_tool_facts(
-            tools, own, recall, wording, target, priced=priced, folds=facts.folding is not None
+            tools,
+            own,
+            recall,
+            wording,
+            target,
+            priced=priced,
+            folds=facts.folding is not None or policy.limit is not None or limit is not None,
         ),
         config=generate,
         origins=origins,

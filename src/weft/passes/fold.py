@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.declare.policy_parts import Fold
+from weft.declare.policy_parts import Fold, Redact
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
 from weft.ir import (
@@ -33,7 +33,7 @@ from weft.ir import (
 from weft.ir.block import FOLDED, RECALL
 from weft.late import late_pattern
 from weft.passes.env import Env, is_spoken
-from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall
+from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall, offer_recall
 from weft.passes.notes import result_texts, said_texts, write_note
 from weft.passes.rewrite import settled_since
 from weft.session.strand import Strand
@@ -60,6 +60,12 @@ FULL = 0.8
 LONG = 100_000
 """In tokens. Shorter requests need no look at the window: every model of today takes this many."""
 
+LEAST_BUDGET = 4_096
+"""Below this budget in tokens a note takes too much of it, so that steps are dropped instead."""
+
+_NEARLY = 0.9
+"""A fold is due at this share of a budget: sizes are estimates, and the budget itself is a law."""
+
 _READS = late_pattern(r"(?:^|[;&]\s*|\")(?:cat|nl|head|tail|sed\s+-n)\s(?![^|;&]*<<)")
 """A command that shows a file, and not what another one said or what it is to write."""
 
@@ -77,28 +83,75 @@ def fold_steps(prompt: Prompt, env: Env, options: Fold) -> Prompt:
     Before:  user "go" | call read(a) -> 2,000 tokens | ... | call read(z) -> 2,000 tokens
     After:   user "go" | user "[Folded steps: ...] #1 read a -> ..." | call read(z) -> 2,000 tokens
     """
+    return _fold(prompt, env, _Prices.of(env), options.keep)
+
+
+def fold_to_fit(prompt: Prompt, env: Env) -> Prompt:
+    """Fold steps that are over when a request nearly exceeds its budget, and only then.
+
+    All of them go at once, so that many requests fit before the next one. What still does not fit
+    is the business of `fit_budget`.
+
+    Before:  user "go" | call read(a) -> 2,000 tokens | ... | call read(z) -> 2,000 tokens
+    After:   user "go" | user "[Folded steps: ...] #1 read a -> ..." | call read(z) -> 2,000 tokens
+    """
+    budget = env.tokens.budget
+    keep = max(Fold().keep, budget.keep_recent or 0) if budget is not None else Fold().keep
+    return _fold(prompt, env, _Prices.of(env)._replace(pays=False), keep)
+
+
+def needs_fold_to_fit(env: Env) -> bool:
+    """Whether a request has a budget that notes may help to keep, and nothing else folds it.
+
+    Where values are to be replaced late, a note might cut one in two.
+    """
+    limit, budget = env.policy.limit, env.tokens.budget
+    if env.policy.facts.folding is not None:
+        return False
+    if limit is not None and limit.overflow == "degrade" and limit.tokens >= LEAST_BUDGET:
+        return True
+    redacts = any(isinstance(one, Redact) for one in env.policy.protections)
+    return limit is None and budget is not None and budget.tokens >= LEAST_BUDGET and not redacts
+
+
+def _fold(prompt: Prompt, env: Env, prices: "_Prices", keep: int) -> Prompt:
+    """The prompt with notes, and with `recall`, which gets back what they stand for."""
     items = prompt.items
     # without the tool a step could not be got back
     recalls = env.tools.recall is not None or any(tool.name == RECALL for tool in prompt.tools)
-    if items.length <= options.keep or not recalls:
+    if items.length <= keep or not recalls:
         return prompt
+    prices = prices._replace(limit=_limit_of(prompt, env))
     with items.lock:
-        folds = _folds_of(items, env, options, spare=-1)
+        folds = _folds_of(items, env, prices, keep, spare=-1)
         if folds.newest_spoken >= env.turn:
             # a turn that goes on after another one began: what it was asked stays in view
-            folds = _folds_of(items, env, options, spare=env.turn)
+            folds = _folds_of(items, env, prices, keep, spare=env.turn)
         if folds.sent is None:
             return prompt
-        return prompt.with_strand(folds.sent.with_tail(folds.tail), folds.reasons)
+        after = prompt.with_strand(folds.sent.with_tail(folds.tail), folds.reasons)
+    return offer_recall(after, env)
 
 
-def _folds_of(items: Strand[Item], env: Env, options: Fold, *, spare: int) -> "_Folds":
+def _limit_of(prompt: Prompt, env: Env) -> int:
+    """The tokens from which on a budget makes a fold due; 0 where there is none."""
+    limit, budget = env.policy.limit, env.tokens.budget
+    budgets = [one for one in (limit, budget) if one is not None and one.tokens >= LEAST_BUDGET]
+    if not budgets or env.tokens.measure is None:
+        return 0
+    from weft.passes.budget import room_for
+
+    return int(_NEARLY * min(room_for(prompt, env, one).counted for one in budgets))
+
+
+def _folds_of(
+    items: Strand[Item], env: Env, prices: "_Prices", keep: int, *, spare: int
+) -> "_Folds":
     """What the requests so far folded, and this one."""
-    prices = _Prices.of(env)
-    key = (options, prices, env.agent, env.model.dialect, env.model.name, spare)
+    key = (keep, prices, env.agent, env.model.dialect, env.model.name, spare)
     folds = items.memo.of((_Folds, key))
     if folds is None or folds.read > items.settled:  # an older snapshot is worked out by itself
-        folds = _Folds(prices, options.keep, spare)
+        folds = _Folds(prices, keep, spare)
         items.memo[_Folds, key] = folds
     if folds.read < items.settled:
         folds.take(items, settled_since(items, folds.read), env)
@@ -123,6 +176,10 @@ class _Prices(NamedTuple):
     """The tokens before the conversation."""
     recall: int
     """The tokens of the declaration of `recall`, where it waits for the first handle."""
+    limit: int = 0
+    """The tokens from which on a fold is due at any cost; 0 for none."""
+    pays: bool = True
+    """Whether a fold is due when it pays."""
 
     @staticmethod
     def of(env: Env) -> "_Prices":
@@ -315,6 +372,8 @@ class _Folds:
             return self._due
         is_full = self._is_full(view, env)
         is_free = self._has_expired()
+        if not is_full and not prices.pays:
+            return self._due
         if not is_full and not is_free:
             if number < self._due:
                 return self._due
@@ -419,7 +478,9 @@ class _Folds:
         return env.tools.priced and declares_first(max(0, self._opening), env)
 
     def _is_full(self, view: int, env: Env) -> bool:
-        """Whether the request nearly fills the model's window."""
+        """Whether the request nearly fills its budget, or the model's window."""
+        if 0 < self._prices.limit < view:
+            return True
         window = env.model.window
         # the list of windows takes a while to load, and short requests fit everywhere
         if not window and view > LONG:

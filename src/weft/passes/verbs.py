@@ -68,9 +68,9 @@ ORDER = (
     "tell",  # other agents by name, and the user's turn first
     "redact last",
     # On the request. Only its edges change, or it is said what a change costs.
+    "fold",  # steps that are over become notes: first, so that nothing that changes later decides
     "past",  # verbs that wait until a turn is over
     "views",  # verbs that look at the whole conversation; several are united
-    "fold",  # steps that are over become notes, of what may be seen
     "restore",  # what refers to something that has gone
     "tell late",  # as "tell", where views must see who said what
     "write",  # what a model is to write into state
@@ -84,13 +84,21 @@ ORDER = (
 )
 """Where passes run, in this order. `passes_of` says which stand where."""
 
-FIRST_ON_REQUEST = ORDER.index("past")
+FIRST_ON_REQUEST = ORDER.index("fold")
 
 
 @cache
 def _load(chapter: str, name: str) -> Callable[..., object]:
     """A pass by its chapter and its name."""
     return cast("Callable[..., object]", vars(import_module(f"weft.passes.{chapter}"))[name])
+
+
+def _has_budget(env: Env) -> bool:
+    return env.policy.limit is not None or env.tokens.budget is not None
+
+
+def _needs_fold_to_fit(env: Env) -> bool:
+    return cast("Callable[[Env], bool]", _load("fold", "needs_fold_to_fit"))(env)
 
 
 def _late(chapter: str, name: str, is_needed: Callable[[Prompt, Env], bool]) -> Pass:
@@ -114,7 +122,11 @@ _bound_results = _late(
 _fit_budget = _late(
     "budget",
     "fit_budget",
-    lambda _, env: env.policy.limit is not None or env.tokens.budget is not None,
+    lambda _, env: _has_budget(env),
+)
+
+_fold_to_fit = _late(
+    "fold", "fold_to_fit", lambda _, env: _has_budget(env) and _needs_fold_to_fit(env)
 )
 
 _prune_tools = _late("tools", "prune_tools", lambda _, env: not env.model.picks_tools)
@@ -149,7 +161,7 @@ _UNTOLD: tuple[Pass, ...] = (*_SEE, _bound_results)
 
 _FIT: tuple[Pass, ...] = (_fit_budget, _declare_tools)
 
-ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, *_FIT, append_changes)
+ON_REQUEST: tuple[Pass, ...] = (_fold_to_fit, *_CHOOSE, *_EDGES, *_FIT, append_changes)
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -369,11 +381,12 @@ def _fold(policy: Policy) -> tuple[Pass, ...]:
     a note cuts in two would not be found in it any more.
     """
     folding = policy.facts.folding
-    if folding is None:
-        return ()
+    if folding is None and policy.limit is None:
+        return (_fold_to_fit,)
+    folds = _on_request(folding) if folding is not None else (_fold_to_fit,)
     redacts = [one for one in policy.protections if isinstance(one, Redact)]
     guards = _withhold(policy.protections) if redacts else ()
-    return (*guards, *(each for one in (*redacts, folding) for each in _on_request(one)))
+    return (*guards, *(each for one in redacts for each in _on_request(one)), *folds)
 
 
 def _on_request(step: Selector | Fold | Protection | Writing) -> tuple[Pass, ...]:
