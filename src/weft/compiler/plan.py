@@ -434,6 +434,7 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         picks_tools=target.facts.picks_tools,
         calls_need_tools=dialect_named(target.dialect).traits.calls_need_tools,
         cleared=frozenset(agent.cleared),
+        binds=target.facts.binds,
     )
 
 

@@ -22,6 +22,7 @@ from weft.declare.policy_parts import Fold, Redact
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
 from weft.ir import (
+    Block,
     CallBlock,
     Item,
     Note,
@@ -29,6 +30,7 @@ from weft.ir import (
     Prompt,
     ResultBlock,
     TextBlock,
+    ThoughtBlock,
 )
 from weft.ir.block import FOLDED, RECALL
 from weft.late import late_pattern
@@ -180,6 +182,8 @@ class _Prices(NamedTuple):
     """The tokens from which on a fold is due at any cost; 0 for none."""
     pays: bool = True
     """Whether a fold is due when it pays."""
+    binds: bool = False
+    """Whether the model refuses a thought of its own if something before it has changed."""
 
     @staticmethod
     def of(env: Env) -> "_Prices":
@@ -188,8 +192,16 @@ class _Prices(NamedTuple):
         late = tools.recall_tokens if tools.recall is not None else 0
         # a provider that keeps nothing reads every token at its full price
         if model.minimum >= LONG:
-            return _Prices(1.0, 1.0, 0, 0.0, tools.head, late)
-        return _Prices(model.read, model.write, model.minimum, model.lifetime, tools.head, late)
+            return _Prices(1.0, 1.0, 0, 0.0, tools.head, late, binds=model.binds)
+        return _Prices(
+            model.read,
+            model.write,
+            model.minimum,
+            model.lifetime,
+            tools.head,
+            late,
+            binds=model.binds,
+        )
 
 
 class _Step(NamedTuple):
@@ -276,6 +288,8 @@ class _Folds:
         """The same, each times the request after which the step was used last."""
         self._turn, self._invocation = 0, ""
         """The index at which the current turn begins, and its invocation."""
+        self._thought = -1
+        """The index of the newest item with a signed thought."""
         self._due = 0
         """The request before which no fold can be due."""
         self._plain = _Bill(prices)
@@ -345,6 +359,8 @@ class _Folds:
     def _add(self, item: Item, env: Env) -> None:
         index, tokens = self.read, sum(block_tokens(item, env))
         self.read += 1
+        if any(map(_is_bound, item.blocks)):
+            self._thought = index
         names = [name for text in result_texts(item) for name in telling_names(text)]
         if is_spoken(item) and (not item.invocation or item.invocation != self._invocation):
             self._turn, self._invocation = index, item.invocation
@@ -368,7 +384,8 @@ class _Folds:
         """The fold of the next request, or the request before which none can be due."""
         prices, number = self._prices, self._requests + 1
         steps, view = self._steps, self._before + self._tokens
-        if len(steps) <= self._keep:
+        # what was thought in this turn must go back, after the very bytes that it followed
+        if len(steps) <= self._keep or (prices.binds and self._thought >= self._turn):
             return self._due
         is_full = self._is_full(view, env)
         is_free = self._has_expired()
@@ -427,6 +444,8 @@ class _Folds:
         """Put the note before all steps that stay."""
         gone = [step for step in self._steps if step.index in fold.gone]
         self._steps = [step for step in self._steps if step.index not in fold.gone]
+        if self._prices.binds:
+            self._steps = [step._replace(item=_without_thoughts(step.item)) for step in self._steps]
         front = len(self._front)
         before = self.sent if self.sent is not None else items
         start = before.fork(front) if front <= before.settled else Strand(self._front)
@@ -490,6 +509,18 @@ class _Folds:
 
 _TURN = 4
 """The tokens of a turn besides its words, roughly."""
+
+
+def _is_bound(block: Block) -> bool:
+    return isinstance(block, ThoughtBlock) and block.signature is not None
+
+
+def _without_thoughts(item: Item) -> Item:
+    """An item of a finished turn without what was thought in it, which need not go back."""
+    blocks = tuple(block for block in item.blocks if not _is_bound(block))
+    if not blocks or len(blocks) == len(item.blocks):
+        return item
+    return msgspec.structs.replace(item, blocks=blocks)
 
 
 def _index_of(step: _Step) -> int:
