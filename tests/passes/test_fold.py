@@ -316,7 +316,7 @@ def test_a_rewind_into_a_fold_takes_its_steps_out_of_the_note() -> None:
     events = events_of(5, steps=60)
     turns = [event.invocation_id for event in events if event.author == "user"]
     last = last_of(C.default().fold(), events)
-    assert max(steps_in(notes_in(last))) > events_before(events, turns[-1])
+    assert max(steps_in(notes_in(last))) > events_before(events, turns[-2])
     rewound = Event(
         "user", invocation_id="r", id="r", timestamp=900.0,
         actions=Actions(rewind_before_invocation_id=turns[-2]),
