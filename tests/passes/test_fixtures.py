@@ -12,7 +12,7 @@ import weft.passes
 from tests.passes.language import parse_env, parse_prompt, pass_named, show_prompt
 from weft.declare.policy_parts import (
     Capture,
-    Fold,
+    Folding,
     NoteDown,
     Protection,
     Reduction,
@@ -94,7 +94,7 @@ def test_every_word_of_a_policy_has_its_entry_in_the_table_of_verbs() -> None:
     words = {
         word for union in (Selector, Reduction, Protection, Writing) for word in get_args(union)
     }
-    assert {*VERBS} == (words | {Fold}) - NO_PASS, "the table is VERBS in passes/verbs.py"
+    assert {*VERBS} == (words | {Folding}) - NO_PASS, "the table is VERBS in passes/verbs.py"
 
 
 def test_every_entry_names_passes_that_are_there() -> None:

@@ -24,7 +24,7 @@ from weft.declare.policy_parts import (
     Extract,
     Fence,
     Fit,
-    Fold,
+    Folding,
     Fresh,
     Keep,
     Label,
@@ -240,7 +240,7 @@ class Verbs(Generic[Changed]):
         follows it.
         """
         require_count("fold", "keep", keep)
-        return self._then(Fold(keep=keep))
+        return self._then(Folding(keep=keep))
 
     @hinted
     def budget(
@@ -457,7 +457,7 @@ class Policy(Verbs["Policy"]):
     duplicates: bool = False
     protections: tuple[Protection, ...] = ()
     writings: tuple[Writing, ...] = ()
-    folding: Fold | None = None
+    folding: Folding | None = None
 
     def keep_duplicates(self) -> "Policy":
         """A copy that lets a value arrive through the template and the conversation."""
@@ -469,7 +469,7 @@ class Policy(Verbs["Policy"]):
         match step:
             case Budget():
                 return replace(self, limit=step)
-            case Fold():
+            case Folding():
                 return replace(self, folding=step)
             case Redact() | Validate() | Label() | Fence():
                 return replace(self, protections=_once(self.protections, step))
@@ -531,7 +531,7 @@ class Policy(Verbs["Policy"]):
         inner = [one.policy.facts for one in selectors if isinstance(one, When)]
         folding = self.folding or next((one.folding for one in inner if one.folding), None)
         if folding is None and any(isinstance(one, Auto) and one.fold for one in selectors):
-            folding = Fold()
+            folding = Folding()
         return PolicyFacts(
             view=(
                 "nothing" if kinds == {Nothing}
@@ -610,11 +610,11 @@ class PolicyFacts(NamedTuple):
     """Whether something in view may stand as a handle that `recall` gets back."""
     is_conditional: bool
     """Whether a predicate decides about a part of it."""
-    folding: Fold | None
+    folding: Folding | None
     """How steps that are over become notes; None where they stay as they are."""
 
 
-def _keep_more(one: Fold | None, other: Fold | None) -> Fold | None:
+def _keep_more(one: Folding | None, other: Folding | None) -> Folding | None:
     """Of two ways to fold the one that keeps more, so that `a + b == b + a`."""
     if one is None or other is None:
         return one or other

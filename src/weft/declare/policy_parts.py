@@ -327,7 +327,7 @@ class Fresh(PolicyWord, frozen=True):
     stale: Stale = "drop"
 
 
-class Fold(PolicyWord, frozen=True):
+class Folding(PolicyWord, frozen=True):
     """Steps that are over become one note, when that pays; the newest `keep` stay as they are."""
 
     word: ClassVar[str] = "fold"
@@ -427,7 +427,7 @@ Protection: TypeAlias = Redact | Validate | Label | Fence
 
 Writing: TypeAlias = Capture | NoteDown | Extract | Distill
 
-Transform: TypeAlias = Reduction | Fold | Protection | Writing
+Transform: TypeAlias = Reduction | Folding | Protection | Writing
 
 
 _MARKS = late_pattern(r"[\\()\[\]{}^$*+?|]")

@@ -3,7 +3,7 @@
 What was sent is read again in every request, for a share of its price. A step that nobody needs any
 more still pays that rent. When the rent of such steps has reached what it costs to replace them,
 they become one note, which stands before everything that stays: so a note is written once, the next
-one follows it, and what the provider has kept up to the last note holds.
+one follows it, and what the provider has cached up to the last note holds.
 
 All is worked out from the items and the prices alone, request by request, in the order in which
 they were made. So a fold that was made once is found again in every later request, at its place.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.declare.policy_parts import Fold, Redact
+from weft.declare.policy_parts import Folding, Redact
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
 from weft.ir import (
@@ -75,7 +75,7 @@ _STAYS = ("state", "system", "summary", "hidden")
 """Kinds of items that are not steps."""
 
 
-def fold_steps(prompt: Prompt, env: Env, options: Fold) -> Prompt:
+def fold_steps(prompt: Prompt, env: Env, options: Folding) -> Prompt:
     """Replace steps that are over by a note, when the rent for reading them has paid for it.
 
     The note has a line for each step and the names in its results (`notes.py`); `recall` gets a
@@ -98,7 +98,7 @@ def fold_to_fit(prompt: Prompt, env: Env) -> Prompt:
     After:   user "go" | user "[Folded steps: ...] #1 read a -> ..." | call read(z) -> 2,000 tokens
     """
     budget = env.tokens.budget
-    keep = max(Fold().keep, budget.keep_recent or 0) if budget is not None else Fold().keep
+    keep = max(Folding().keep, budget.keep_recent or 0) if budget is not None else Folding().keep
     return _fold(prompt, env, _Prices.of(env)._replace(pays=False), keep)
 
 
@@ -207,11 +207,11 @@ class _Prices(NamedTuple):
 class _Step(NamedTuple):
     """An item in view that may be folded one day.
 
-    `index` is its place among the items. `share` is the share of a recall's cost that its rent must
+    `place` is its index among the items. `share` is the share of a recall's cost that its rent must
     reach before it is over; infinite where it stays.
     """
 
-    index: int
+    place: int
     item: Item
     tokens: int
     share: float
@@ -230,24 +230,24 @@ class _Fold(NamedTuple):
 
 
 class _Bill:
-    """What requests have cost so far, and how much of the last one the provider has kept."""
+    """What requests have cost so far, and how much of the last one the provider has cached."""
 
     def __init__(self, prices: _Prices) -> None:
         self._prices = prices
         self.cost = 0.0
-        self.kept = 0
+        self.cached = 0
 
-    def after(self, tokens: int, kept: int | None = None) -> float:
-        """What all of them cost with one more; `kept` is what the provider has of it."""
-        prices, kept = self._prices, self.kept if kept is None else kept
+    def after(self, tokens: int, cached: int | None = None) -> float:
+        """What all of them cost with one more; `cached` is what the provider has of it."""
+        prices, cached = self._prices, self.cached if cached is None else cached
         if tokens < prices.minimum:
             return self.cost + tokens
-        kept = kept if kept >= prices.minimum else 0
-        return self.cost + prices.read * kept + prices.write * (tokens - kept)
+        cached = cached if cached >= prices.minimum else 0
+        return self.cost + prices.read * cached + prices.write * (tokens - cached)
 
     def pay(self, tokens: int) -> None:
         """One more request."""
-        self.cost, self.kept = self.after(tokens), tokens
+        self.cost, self.cached = self.after(tokens), tokens
 
 
 class _Folds:
@@ -298,7 +298,7 @@ class _Folds:
         self._hides = False
         """Whether a handle stands in view, so that `recall` is declared."""
         self._answered = self._latest = 0.0
-        """When the agent said something last, and when anything was, where what is kept expires."""
+        """When the agent spoke last, and when anything was said, where a cache expires."""
 
     def over(self) -> "_Folds":
         """A passing copy, for items that may still change, and for a fold of this request."""
@@ -353,7 +353,7 @@ class _Folds:
             self._moment += self._size_of(index) * (self._requests - before)
 
     def _size_of(self, index: int) -> int:
-        at = bisect_left(self._steps, index, key=_index_of)
+        at = bisect_left(self._steps, index, key=_place_of)
         return self._steps[at].tokens
 
     def _add(self, item: Item, env: Env) -> None:
@@ -425,8 +425,8 @@ class _Folds:
         is_kept = self._before + stays + tokens >= SURELY * prices.minimum
         pays = saved >= LEAST and rent * saved >= cost * removed and is_kept
         if pays and not is_free:
-            kept = self._before if self._is_declared(env) else 0
-            paid = self._paid.after(self._before + stays + tokens, kept)
+            cached = self._before if self._is_declared(env) else 0
+            paid = self._paid.after(self._before + stays + tokens, cached)
             pays = paid <= DEARER * self._plain.after(self._all)
         if not pays and not (is_full and saved > 0):
             return later
@@ -436,22 +436,22 @@ class _Folds:
             f" at each later request; reading them had cost {rent:,.0f}"
         )
         note = _note_item(text, steps[0].item, gone)
-        gone_steps = frozenset(step.index for step in gone)
+        gone_steps = frozenset(step.place for step in gone)
         declared = self._is_declared(env)
         return _Fold(gone_steps, note, tokens, names, reason, declared)
 
     def apply(self, fold: _Fold, items: Strand[Item]) -> None:
         """Put the note before all steps that stay."""
-        gone = [step for step in self._steps if step.index in fold.gone]
-        self._steps = [step for step in self._steps if step.index not in fold.gone]
+        gone = [step for step in self._steps if step.place in fold.gone]
+        self._steps = [step for step in self._steps if step.place not in fold.gone]
         if self._prices.binds:
             self._steps = [step._replace(item=_without_thoughts(step.item)) for step in self._steps]
         front = len(self._front)
         before = self.sent if self.sent is not None else items
         start = before.fork(front) if front <= before.settled else Strand(self._front)
-        settled = [step.item for step in self._steps if step.index < items.settled]
+        settled = [step.item for step in self._steps if step.place < items.settled]
         self.sent = start.grown([fold.note, *settled])
-        self.tail = [step.item for step in self._steps if step.index >= items.settled]
+        self.tail = [step.item for step in self._steps if step.place >= items.settled]
         nothing = msgspec.structs.replace(fold.note, blocks=())
         self.reasons = self.reasons.extend(
             [
@@ -459,7 +459,7 @@ class _Folds:
                 *(Note(_STEP, f"it stands in a note as #{s.item.position}", s.item) for s in gone),
             ]
         )
-        self._paid.kept = self._before if fold.declared else 0
+        self._paid.cached = self._before if fold.declared else 0
         self._front.append(fold.note)
         self._before += fold.tokens
         self._known = self._known | fold.names
@@ -467,7 +467,7 @@ class _Folds:
         self._due = 0
         for step in gone:
             self._tokens -= step.tokens
-            self._moment -= step.tokens * self._used.pop(step.index)
+            self._moment -= step.tokens * self._used.pop(step.place)
             if is_spoken(step.item):
                 self.newest_spoken = max(self.newest_spoken, step.item.position)
 
@@ -477,17 +477,17 @@ class _Folds:
             return False
         if not is_spoken(step.item):
             return True
-        return step.index < self._turn and not 0 <= self._spare <= step.item.position
+        return step.place < self._turn and not 0 <= self._spare <= step.item.position
 
     def _rent_of(self, step: _Step, number: int) -> float:
         """What it has cost to read a step since its last use."""
-        return self._prices.read * step.tokens * (number - self._used[step.index])
+        return self._prices.read * step.tokens * (number - self._used[step.place])
 
     def _recall_cost(self, step: _Step, view: int) -> float:
         return self._prices.read * view + self._prices.write * step.tokens
 
     def _has_expired(self) -> bool:
-        """Whether the provider has let go of what it kept, since the agent spoke so long ago."""
+        """Whether the provider has let go of what it cached, since the agent spoke so long ago."""
         return 0 < self._prices.lifetime < self._latest - self._answered and self._answered > 0
 
     def _is_declared(self, env: Env) -> bool:
@@ -523,8 +523,8 @@ def _without_thoughts(item: Item) -> Item:
     return msgspec.structs.replace(item, blocks=blocks)
 
 
-def _index_of(step: _Step) -> int:
-    return step.index
+def _place_of(step: _Step) -> int:
+    return step.place
 
 
 def _opens(item: Item) -> bool:

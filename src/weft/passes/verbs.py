@@ -18,7 +18,7 @@ from weft.declare.policy_parts import (
     Extract,
     Fence,
     Fit,
-    Fold,
+    Folding,
     Fresh,
     FromAgents,
     Label,
@@ -185,7 +185,7 @@ _PROTECTS = Nature("rewrites", "fold")
 _ASKS = Nature("reports", "whole")
 
 VERBS: Mapping[
-    type[Selector] | type[Reduction] | type[Fold] | type[Protection] | type[Writing], Verb
+    type[Selector] | type[Reduction] | type[Folding] | type[Protection] | type[Writing], Verb
 ] = {
     # which items are in view
     Everything: Verb(_SELECTS),
@@ -213,7 +213,7 @@ VERBS: Mapping[
     Fit: Verb(Nature("drops", "suffix", spares=True), "fit", at_birth="fit_items"),
     Fresh: Verb(_REDUCES, "stale", at_birth="mark_stale"),
     # all of them together
-    Fold: Verb(Nature("replaces", "fold"), "fold", request="fold_steps"),
+    Folding: Verb(Nature("replaces", "fold"), "fold", request="fold_steps"),
     # what the model may see of them
     Label: Verb(_PROTECTS, "labels", request="withhold_labelled"),
     Redact: Verb(_PROTECTS, "redact", request="redact_values"),
@@ -389,7 +389,7 @@ def _fold(policy: Policy) -> tuple[Pass, ...]:
     return (*guards, *(each for one in redacts for each in _on_request(one)), *folds)
 
 
-def _on_request(step: Selector | Fold | Protection | Writing) -> tuple[Pass, ...]:
+def _on_request(step: Selector | Folding | Protection | Writing) -> tuple[Pass, ...]:
     """What a verb does once the whole request is there."""
     verb = VERBS[type(step)]
     if isinstance(step, Auto):
