@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,13 +12,25 @@ import pytest
 import weft
 from tests.support.build import calls, returns, says, user
 from tests.support.laws import all_laws
-from weft import Actions, Agent, C, Content, Event, Part, Session, TokenBudget, tool
+from weft import (
+    Actions,
+    Agent,
+    C,
+    Content,
+    CustomAgent,
+    Event,
+    Part,
+    RunContext,
+    Session,
+    TokenBudget,
+    tool,
+)
 from weft.compiler import Compilation, compile_request
 from weft.compiler.tools import values_of
 from weft.content import FunctionCall, call_part, result_part
 from weft.declare import Policy
 from weft.errors import DeclarationError
-from weft.ir import CallBlock, Item, ResultBlock, TextBlock
+from weft.ir import CallBlock, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.block import FOLDED
 from weft.runtime.recall import found_among
 from weft.testing import ScriptedModel, call
@@ -374,24 +386,54 @@ def test_a_window_smaller_than_the_head_is_still_a_legal_request() -> None:
     assert weft.run_sync(agent, "Go").text == "Done."
 
 
-def test_a_run_that_folds_can_get_a_step_back() -> None:
-    texts_by_path = {f"f{n}": "\n".join(f"{n} {k} {' '.join(WORDS)}" for k in range(90))
-                     for n in range(40)}  # fmt: skip
+def looks(agent: str, count: int = 40) -> tuple[ScriptedModel, Agent]:
+    """An agent that looks at many things, and then gets back the first of its notes."""
 
     def look(path: str) -> str:
         """Look."""
-        return texts_by_path[path]
+        return "\n".join(f"{path} {k} {' '.join(WORDS)}" for k in range(90))
 
-    script: list[object] = [call("look", path=f"f{n}") for n in range(40)]
-    script += [lambda prompt: call("recall", handle="#1", lines="2-3"), "Done."]
-    model = ScriptedModel(script, dialect="anthropic")
-    agent = Agent("bot", model=model, tools=[look], instruction="Look. " * 50)
-    done = weft.run_sync(replace(agent, max_steps=60).sees(C.auto()), "Go")
-    assert done.text == "Done."
+    def first_folded(prompt: Prompt) -> object:
+        notes = [b.text for b in prompt.blocks if isinstance(b, TextBlock) and b.origin == FOLDED]
+        step = re.search(r"^#(\d+) look (\w+)", notes[0], re.MULTILINE)
+        assert step is not None
+        return call("recall", handle=f"#{step[1]}", query=f"{step[2]} 7 {WORDS[0]}")
+
+    script = [*(call("look", path=f"{agent}{n}") for n in range(count)), first_folded, "Done."]
+    model = ScriptedModel(script, dialect="openai-chat")
+    made = Agent(agent, model=model, tools=[look], instruction="Look. " * 50, max_steps=60)
+    return model, made.sees(C.auto())
+
+
+class Twice(CustomAgent):
+    """Runs an agent, as code may."""
+
+    inner: Agent
+
+    async def run(self, ctx: RunContext) -> AsyncIterator[Event]:
+        async for event in ctx.run(self.inner):
+            yield event
+
+
+@pytest.mark.parametrize("shape", ["alone", "as a tool", "in a flow", "handed over to", "in code"])
+def test_a_step_is_recalled_by_its_number_wherever_its_agent_stands(shape: str) -> None:
+    model, worker = looks("worker")
+    first = Agent("first", model=ScriptedModel(["I begin."]))
+    node: object = worker
+    if shape == "as a tool":
+        calls_it = ScriptedModel([call("worker", request="Go"), "All done."])
+        node = Agent("boss", model=calls_it, tools=[worker])
+    elif shape == "in a flow":
+        node = first >> (worker | Agent("other", model=ScriptedModel(["Elsewhere."])))
+    elif shape == "handed over to":
+        hands = ScriptedModel([call("transfer_to_agent", agent_name="worker")])
+        node = Agent("router", model=hands, sub_agents=[worker])
+    elif shape == "in code":
+        node = Twice("twice", inner=worker)
+    weft.run_sync(node, "Go. " * 30).check()  # type: ignore[arg-type]
     last = model.prompts[-1]
-    assert any(item.kind == "summary" for item in last.items)
-    results = [b for b in last.blocks if isinstance(b, ResultBlock) and b.name == "recall"]
-    assert f"0 1 {WORDS[0]}" in str(results[-1].response)
+    (answer,) = [b for b in last.blocks if isinstance(b, ResultBlock) and b.name == "recall"]
+    assert f" 7 {WORDS[0]}" in str(answer.response["result"])
 
 
 def test_a_fold_says_what_it_costs_and_saves() -> None:

@@ -53,7 +53,7 @@ of today's coding agents.
 LEAST = 300
 """How many tokens a fold must take out at least."""
 
-DEARER = 1.10
+DEARER = 1.06
 """No fold makes all requests so far this many times dearer than plain history had been."""
 
 FULL = 0.8
