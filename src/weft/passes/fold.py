@@ -43,7 +43,7 @@ from weft.values import compact
 
 _STEP = FOLDED.name
 
-SOON, LATE = 0.02, 0.5
+SOON, LATE = 0.02, 0.35
 """A step is over when the rent since its last use is this share of what a recall of it costs.
 
 `LATE` is for files that were read: they are edited long after that. Both were set on recorded runs
