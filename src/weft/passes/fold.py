@@ -150,13 +150,21 @@ def _folds_of(
     items: Strand[Item], env: Env, prices: "_Prices", keep: int, *, spare: int
 ) -> "_Folds":
     """What the requests so far folded, and this one."""
-    key = (keep, prices, env.agent, env.model.dialect, env.model.name, spare)
-    folds = items.memo.of((_Folds, key))
-    if folds is None or folds.read > items.settled:  # an older snapshot is worked out by itself
+    known = items.memo[_KnownFolds, env.agent, env.model.dialect, env.model.name].by_key
+    key = (keep, prices, spare)
+    folds = known.get(key)
+    if folds is None:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        folds = known[key] = _Folds(prices, keep, spare)
+    elif folds.read > items.settled:  # an older snapshot is worked out by itself
         folds = _Folds(prices, keep, spare)
-        items.memo[_Folds, key] = folds
     if folds.read < items.settled:
-        folds.take(items, settled_since(items, folds.read), env)
+        try:
+            folds.take(items, settled_since(items, folds.read), env)
+        except BaseException:
+            known.pop(key, None)  # it may be half way
+            raise
     if items.tail:
         folds = folds.over()
         folds.take(items, items.tail, env)
@@ -505,6 +513,17 @@ class _Folds:
         if not window and view > LONG:
             window = env.model.widest()
         return bool(window) and view > FULL * window
+
+
+_MOST_KNOWN = 4
+"""Under how many prices and budgets the folds of one strand are remembered."""
+
+
+class _KnownFolds:
+    """The folds of an agent's requests over one strand, by all that decides about them."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[tuple[int, _Prices, int], _Folds] = {}
 
 
 _TURN = 4
