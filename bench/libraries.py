@@ -78,6 +78,7 @@ ROWS = (
     Row("delta", "a streamed delta", 8e-6),
     Row("router", "a transfer to a child", 1e-3),
     Row("sequence", "10 agents in sequence", 1e-3),
+    Row("templates", "10 agents, templates", 1e-3),
     Row("parallel", "10 agents in parallel", 1e-3),
 )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from weft.declare.words import policy_from
 from weft.errors import BudgetExceeded
 from weft.recordings import read_recordings
-from weft.replay.evidence import KeptEvidence, rebuilt
+from weft.replay.evidence import KeptEvidence, rebuild_texts
 from weft.replay.replay import requests_of
 
 POLICIES = (
@@ -51,7 +51,7 @@ def main() -> int:
         for recording in recordings:
             kept = KeptEvidence(recording.session.events)
             for _, _, compiled in requests_of(recording, policy, refused=refused):
-                found = rebuilt(compiled, kept)
+                found = rebuild_texts(compiled, kept)
                 requests += 1
                 reduced += found.reduced
                 lost += [f"{recording.id} {one}" for one in found.lost]

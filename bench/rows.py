@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from types import ModuleType
 
-from script import ANSWER, DELTA, TOOLS, Script, Subject
+from script import ANSWER, DELTA, TOOLS, Missing, Script, Subject
 
 ROUNDS = 3
 PATIENCE = 0.25
@@ -144,6 +144,13 @@ async def sequence(library: ModuleType) -> Numbers:
     return {"sequence": await _invocation(await library.sequence(NODES), asked=NODES)}
 
 
+async def templates(library: ModuleType) -> Numbers:
+    """An invocation of ten agents in a row, each told what the one before it said."""
+    if not hasattr(library, "templates"):
+        raise Missing("has no key that an agent writes and a template reads")
+    return {"templates": await _invocation(await library.templates(NODES), asked=NODES)}
+
+
 async def parallel(library: ModuleType) -> Numbers:
     """An invocation of ten agents side by side."""
     return {"parallel": await _invocation(await library.parallel(NODES), asked=NODES)}
@@ -151,7 +158,7 @@ async def parallel(library: ModuleType) -> Numbers:
 
 ROWS: dict[str, Callable[[ModuleType], Awaitable[Numbers]]] = {
     row.__name__: row
-    for row in (turn, loop, fan, grow, store, crowd, delta, router, sequence, parallel)
+    for row in (turn, loop, fan, grow, store, crowd, delta, router, sequence, templates, parallel)
 }
 
 

@@ -12,6 +12,8 @@ from itertools import chain, cycle
 
 INSTRUCTION = "You help users with their orders. Be brief and polite."
 QUESTION = "Where is my order, and when will it arrive?"
+TEMPLATE = INSTRUCTION + " The agent before you said: {%s}"
+"""An instruction that reads what another agent wrote under a key."""
 ANSWER = "Your order left the warehouse this morning and arrives tomorrow."
 DELTA = "word "
 

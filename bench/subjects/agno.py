@@ -138,6 +138,10 @@ async def sequence(length: int) -> Subject:
     return _workflow(Workflow(name="all", steps=steps, telemetry=False), script)
 
 
+templates = sequence
+"""A step of a workflow is given what the step before it said, without a template."""
+
+
 async def parallel(width: int) -> Subject:
     from agno.workflow import Parallel, Step, Workflow
 

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from script import ANSWER, DELTA, INSTRUCTION, QUESTION, Script, Subject, work
+from script import ANSWER, DELTA, INSTRUCTION, QUESTION, TEMPLATE, Script, Subject, work
 
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
@@ -121,6 +121,19 @@ async def sequence(length: int) -> Subject:
     from google.adk.agents import SequentialAgent
 
     return _flow(SequentialAgent, length)
+
+
+async def templates(length: int) -> Subject:
+    from google.adk.agents import SequentialAgent
+
+    script = Script()
+    bots = _agents(length, script)
+    for i, bot in enumerate(bots):
+        bot.output_key = f"answer_{i}"
+        bot.instruction = TEMPLATE % f"answer_{i - 1}" if i else INSTRUCTION
+    root = SequentialAgent(name="all", sub_agents=bots)
+    service = InMemorySessionService()
+    return _subject(Runner(app_name="bench", agent=root, session_service=service), script)
 
 
 async def parallel(width: int) -> Subject:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from script import ANSWER, DELTA, INSTRUCTION, QUESTION, Script, Subject, work
+from script import ANSWER, DELTA, INSTRUCTION, QUESTION, TEMPLATE, Script, Subject, work
 
 from weft import (
     Agent,
@@ -99,6 +99,15 @@ async def router() -> Subject:
 async def sequence(length: int) -> Subject:
     script = Script()
     return _subject(Sequence(*_agents(length, script)), script)
+
+
+async def templates(length: int) -> Subject:
+    script = Script()
+    first, *others = _agents(length, script)
+    agents = [first.writes("answer_0")]
+    for i, bot in enumerate(others, 1):
+        agents.append(bot.instruct(TEMPLATE % f"answer_{i - 1}").writes(f"answer_{i}"))
+    return _subject(Sequence(*agents), script)
 
 
 async def parallel(width: int) -> Subject:

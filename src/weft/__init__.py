@@ -131,9 +131,9 @@ _HOMES = {
     "instructions": "weft",
     "plugins": "weft",
     "race": "weft.declare",
-    "run": "weft.runtime",
-    "run_sync": "weft.runtime",
-    "stream": "weft.runtime",
+    "run": "weft.runtime.shortcuts",
+    "run_sync": "weft.runtime.shortcuts",
+    "stream": "weft.runtime.shortcuts",
     "tap": "weft.declare",
     "timeout": "weft.declare",
     "tool": "weft.declare",
@@ -230,7 +230,10 @@ if not TYPE_CHECKING:  # or else a type checker would take any name
 
         if home == "weft":
             return import_module(f"weft.{name}")
-        value: object = getattr(import_module(home), name)
+        from weft.collector import collector_paused
+
+        with collector_paused():
+            value: object = getattr(import_module(home), name)
         globals()[name] = value
         if home == "weft.declare":
             from weft.declare.compose import draw_with
@@ -252,7 +255,7 @@ def _unknown(name: str, *, is_imported: bool) -> Exception:
 
     from weft.declare.hints import MODEL_BY_NAME, NAMES_ELSEWHERE, SUB_MODULES
     from weft.errors import UnknownImport, UnknownName
-    from weft.misuse import meant
+    from weft.misuse import suggest_names
     from weft.models.services import SERVICES
 
     is_module = name.isidentifier() and find_spec(f"weft.{name}") is not None
@@ -270,7 +273,7 @@ def _unknown(name: str, *, is_imported: bool) -> Exception:
     elif home := next(homes, ""):
         hint = f"write from weft.{home} import {name}"
     else:
-        hint = meant(name, __all__) or "dir(weft) lists the names that there are"
+        hint = suggest_names(name, __all__) or "dir(weft) lists the names that there are"
     if is_imported:
         return UnknownImport(f"weft has no `{name}`", hint=hint)
     return UnknownName(f"module 'weft' has no attribute {name!r}", hint=hint)

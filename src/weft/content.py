@@ -15,12 +15,12 @@ import msgspec
 
 from weft.errors import SessionError, describe_kind, with_article
 from weft.media import HINT, read_data_url, require_type, type_of_address
-from weft.misuse import declared
+from weft.misuse import explain_mistakes
 from weft.values import (
-    MAX_BITS,
     Json,
     JsonObject,
     has_lone_surrogate,
+    is_json,
     join_halves,
     require_json,
 )
@@ -141,7 +141,7 @@ class CodeExecutionResult(Value, frozen=True):
     id: str | None = None
 
 
-@declared('Part(text="...")', change=_COPY)
+@explain_mistakes('Part(text="...")', change=_COPY)
 class Part(Value, frozen=True):
     """One piece of a content; `kind` says which."""
 
@@ -284,7 +284,7 @@ def _require_type_name(mime_type: object, where: str) -> None:
         raise SessionError(f"{mime_type!r} is not a type of media", where=where, hint=HINT)
 
 
-@declared("Content(parts=(...))", change=_COPY)
+@explain_mistakes("Content(parts=(...))", change=_COPY)
 class Content(Value, frozen=True):
     """Who speaks (`user` or `model`), and the parts of what is said."""
 
@@ -482,12 +482,8 @@ def require_content(content: Content, *, where: str) -> Content:
     return content
 
 
-# no float: NaN is one, and no JSON
-_SCALARS = frozenset((str, int, bool, type(None)))
-
-
 def is_plain(part: Part) -> bool:
-    """Whether the part is one text, call or result, and holds flat JSON: nearly every part does.
+    """Whether the part is one text, call or result, and holds plain JSON: nearly every part does.
 
     What is not may be sound too: then it is looked at more closely.
     """
@@ -512,27 +508,17 @@ def is_plain(part: Part) -> bool:
             and type(call) is FunctionCall
             and type(call.name) is str
             and type(call.id) is str
-            and _is_flat(call.args)
+            and (call.args is None or (type(call.args) is dict and is_json(call.args)))
         )
     return result is None or (
         type(result) is FunctionResponse
         and type(result.name) is str
         and type(result.id) is str
         and not result.parts
-        and _is_flat(result.response)
+        and (
+            result.response is None or (type(result.response) is dict and is_json(result.response))
+        )
     )
-
-
-def _is_flat(value: JsonObject | None) -> bool:
-    """Whether it is an object of texts, whole numbers, flags and nulls."""
-    if type(value) is not dict:
-        return value is None
-    for key, each in value.items():
-        if type(key) is not str or type(each) not in _SCALARS:
-            return False
-        if type(each) is int and each.bit_length() > MAX_BITS:
-            return False
-    return True
 
 
 _POSTED = frozenset(

@@ -170,7 +170,7 @@ def read_data_url(url: str, *, where: str) -> DataUrl:
 
 def base64_bytes(text: str) -> bytes:
     """The bytes that base64 stands for, in either alphabet: google-adk writes the URL-safe one."""
-    plain = "".join(text.split()).replace("-", "+").replace("_", "/")
+    plain = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 

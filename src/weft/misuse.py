@@ -30,13 +30,13 @@ Words = Mapping[str, str]
 __all__ = [
     "ByFields",
     "DeclaredStruct",
-    "close",
-    "declared",
-    "explained",
-    "few",
+    "explain_calls",
+    "explain_mistakes",
+    "find_near",
     "hint_at_call",
     "is_slip",
-    "meant",
+    "join_few",
+    "suggest_names",
     "unknown_name",
     "wrong_call",
 ]
@@ -50,17 +50,17 @@ _NO_WORDS: Words = {}
 # --- near names
 
 
-def meant(name: str, names: Iterable[str], *, quote: str = "`") -> str:
-    """A hint with the one or two names that are near; nothing where none is."""
-    near = close(name, names, most=2, cutoff=0.6)
+def suggest_names(name: str, names: Iterable[str], *, quote: str = "`") -> str:
+    """A hint with the one or two nearest names; empty if none is near."""
+    near = find_near(name, names, most=2, cutoff=0.6)
     if len(near) == 2 and _likeness(name, near[0]) - _likeness(name, near[1]) > 0.1:
         near = near[:1]
     words = " or ".join(f"{quote}{one}{quote}" for one in near)
     return f"did you mean {words}?" if words else ""
 
 
-def close(name: str, names: Iterable[str], *, most: int = 1, cutoff: float) -> list[str]:
-    """The names that are like this one, the likest first."""
+def find_near(name: str, names: Iterable[str], *, most: int = 1, cutoff: float) -> list[str]:
+    """The names most like this one, best first."""
     size, letters = len(name), _letters(name)
     near = [
         one
@@ -72,7 +72,7 @@ def close(name: str, names: Iterable[str], *, most: int = 1, cutoff: float) -> l
     return get_close_matches(name, near, n=most, cutoff=cutoff)
 
 
-def few(names: Iterable[str]) -> str:
+def join_few(names: Iterable[str]) -> str:
     """The first of many names, and how many more there are."""
     known = sorted(names)
     more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
@@ -97,7 +97,7 @@ def _likeness(one: str, other: str) -> float:
 def is_slip(name: str, other: str) -> bool:
     """Whether one name is the other with a slip of the finger: a letter more, less or swapped.
 
-    Names that are meant to differ are none: by a number, by a plural, by a short word in them.
+    Names that differ in a number, a plural or a short word are meant to differ.
     """
     if name == other or min(len(name), len(other)) < 4 or abs(len(name) - len(other)) > 1:
         return False
@@ -141,16 +141,16 @@ def hint_at_call(value: object, form: str) -> str:
 
 
 def unknown_name(message: str, name: str, kind: type, words: Words) -> UnknownName:
-    """The error for an attribute that a class has none of: what others call so, or a near name."""
+    """The error for an unknown attribute: our word for another library's, or a near name."""
     known = (one for one in dir(kind) if not one.startswith("_"))
-    hint = f"write {words[name]}" if name in words else meant(name, known)
+    hint = f"write {words[name]}" if name in words else suggest_names(name, known)
     return UnknownName(message, where=kind.__name__, hint=hint)
 
 
 # --- wrong calls
 
 
-def explained(
+def explain_calls(
     example: str, *, words: Words = _NO_WORDS
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function whose wrong calls say what to type; `example` is a right call."""
@@ -203,11 +203,11 @@ def wrong_call(
 
 
 def _option(word: str, options: list[str], words: Words, right: str) -> str:
-    """What to write instead of an option that there is none of."""
+    """What to write instead of an unknown option."""
     ours = words.get(word)
     if ours is not None:
         return f"write {ours}=..." if ours in options else ours
-    near = meant(word, options)
+    near = suggest_names(word, options)
     return near or (f"the options are: {', '.join(options)}" if options else right)
 
 
@@ -220,7 +220,7 @@ def _owner(label: str, args: Sequence[object], kwargs: Mapping[str, object]) -> 
 
 
 def _explain_count(reason: str) -> str:
-    """Python's words for an argument too many or too few, as a sentence of ours."""
+    """Python's message about too many or too few arguments, in our words."""
     missing = reason.removeprefix("missing a required argument: ")
     if missing != reason:
         return f"`{missing.strip(chr(39))}` is missing"
@@ -255,7 +255,7 @@ def _fields_of(value: object) -> "tuple[Field[object], ...]":
     return fields(cast("DataclassInstance", value))
 
 
-def declared(
+def explain_mistakes(
     example: str, *, words: Words = _NO_WORDS, verbs: Words = _NO_WORDS, change: str = ""
 ) -> Callable[[type[T]], type[T]]:
     """A frozen class whose wrong calls and assignments say what to type.
@@ -270,7 +270,7 @@ def declared(
             type.__setattr__(kind, "_right_call", (example, words))
         elif example:
             initialise = cast("Callable[..., None]", kind.__init__)
-            type.__setattr__(kind, "__init__", explained(example, words=words)(initialise))
+            type.__setattr__(kind, "__init__", explain_calls(example, words=words)(initialise))
         assign = cast("Callable[..., None]", kind.__setattr__)
         delete = cast("Callable[..., None]", kind.__delattr__)
         # A struct's own refusal is in C, and calling `__setattr__` by name would go past it.
@@ -305,7 +305,7 @@ def _frozen(value: object, name: str, words: Words, verbs: Words, change: str) -
     ours = words.get(name, name)
     fields = _fields(value)
     if ours not in fields:
-        near = close(name, fields, cutoff=0.6)
+        near = find_near(name, fields, cutoff=0.6)
         ours = near[0] if near else name
     hint = verbs.get(ours) or (change.replace("{field}", ours) if ours in fields else "")
     return FrozenError(

@@ -32,7 +32,7 @@ from weft.jsonschema import (
     without_nulls,
 )
 from weft.late import late_pattern
-from weft.misuse import close
+from weft.misuse import find_near
 from weft.shapes import convert, generate, is_pydantic, is_union, path_of, problems_of
 from weft.values import Json, JsonObject
 
@@ -176,7 +176,7 @@ def validate_arguments(signature: Signature | Function, args: JsonObject) -> dic
         if signature.takes_any and name not in signature.reserved:
             result[name] = args[name]
             continue
-        near = close(name, names, cutoff=0.6)
+        near = find_near(name, names, cutoff=0.6)
         problems.append(f"`{name}` is unknown" + (f", did you mean `{near[0]}`?" if near else ""))
     if problems:
         listed = [

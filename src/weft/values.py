@@ -7,7 +7,7 @@ every process.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
@@ -81,7 +81,7 @@ def require_json(value: object, *, where: str, refuse: type[WeftError] = Session
     The copy is what keeps a session apart from what its maker does with the value later.
     """
     try:
-        return _plain(value, 0)
+        return _copy_json(value, 0)
     except _NotJson as refused:
         path = "".join(reversed(refused.path))
         clipped = path if len(path) <= 80 else f"{path[:40]}…{path[-20:]}"
@@ -92,12 +92,51 @@ def require_object(
     value: object, *, where: str, refuse: type[WeftError] = SessionError
 ) -> JsonObject:
     """The mapping as plain JSON, copied, or an error that says what is wrong with it."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise refuse(
             f"{describe_kind(value)} is not a mapping", where=where, hint='pass {"key": value}'
         )
-    mapping = cast("Mapping[object, object]", value)
-    return cast("JsonObject", require_json(mapping, where=where, refuse=refuse))
+    copied: JsonObject = require_json(value, where=where, refuse=refuse)  # type: ignore[assignment]
+    return copied
+
+
+_CONSTANTS = frozenset((str, bool, type(None)))
+
+
+def is_json(value: object, depth: int = 0) -> bool:
+    """Whether a value is JSON in Python's own types, as nearly every value is; nothing is copied.
+
+    It is asked at every event, so it makes one call for an object or a list, not one for a value.
+    What it does not recognise may be sound too: `require_json` tells, and says what is wrong.
+    """
+    kind = type(value)
+    if kind is dict:
+        members: Mapping[object, object] = value  # type: ignore[assignment]
+        for key in members:
+            if type(key) is not str:
+                return False
+        inner: Iterable[object] = members.values()
+    elif kind is list:
+        inner = value  # type: ignore[assignment]
+    else:
+        inner = (value,)
+    for each in inner:
+        kind = type(each)
+        if kind in _CONSTANTS:
+            continue
+        if kind is int:
+            if each.bit_length() > MAX_BITS:  # type: ignore[attr-defined]
+                return False
+        elif kind is float:
+            if not math.isfinite(each):  # type: ignore[arg-type]
+                return False
+        elif (
+            (kind is not dict and kind is not list)
+            or depth >= MAX_DEPTH
+            or not is_json(each, depth + 1)
+        ):
+            return False
+    return True
 
 
 class _NotJson(Exception):
@@ -109,7 +148,7 @@ class _NotJson(Exception):
         self.path: list[str] = []
 
 
-def _plain(value: object, depth: int) -> Json:
+def _copy_json(value: object, depth: int) -> Json:
     if isinstance(value, str):
         # as JSON reads it back
         return join_halves(value) if has_lone_surrogate(value) else value
@@ -130,13 +169,19 @@ def _plain(value: object, depth: int) -> Json:
         raise _NotJson(
             f"the value nests deeper than {MAX_DEPTH} levels", "store it as text or as an artifact"
         )
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind is dict or isinstance(value, Mapping):
+        members: Mapping[object, object] = value  # type: ignore[assignment]
         copied: JsonObject = {}
-        for key, item in cast("Mapping[object, object]", value).items():
+        for key, item in members.items():
             if not isinstance(key, str):
                 raise _NotJson(f"the key {key!r} is not a string", "JSON keys are strings")
+            # most values are plain text: they need no call
+            if type(item) is str and item.isascii():
+                copied[key] = item
+                continue
             try:
-                copied[key] = _plain(item, depth + 1)
+                copied[key] = _copy_json(item, depth + 1)
             except _NotJson as refused:
                 refused.path.append(f".{key}")
                 raise
@@ -145,7 +190,7 @@ def _plain(value: object, depth: int) -> Json:
         listed: list[Json] = []
         for index, item in enumerate(cast("Sequence[object]", value)):
             try:
-                listed.append(_plain(item, depth + 1))
+                listed.append(_copy_json(item, depth + 1))
             except _NotJson as refused:
                 refused.path.append(f"[{index}]")
                 raise

@@ -19,7 +19,7 @@ def test_a_chart_is_what_a_dict_is_after_the_same_changes() -> None:
                     chart, mirror = chart.with_item(key, 1), {**mirror, key: 1}
                 case 1:
                     more = {one: rng.randrange(9) for one in rng.sample(keys, 7)}
-                    chart, mirror = chart.updated(more), {**mirror, **more}
+                    chart, mirror = chart.with_items(more), {**mirror, **more}
                 case 2:
                     gone = rng.sample(keys, 3)
                     chart = chart.without(gone)
@@ -44,7 +44,7 @@ def test_what_a_chart_was_made_from_stays_as_it_is() -> None:
 def test_nothing_is_made_where_nothing_changes() -> None:
     chart = Chart({"a": 1})
     assert chart.without(("b",)) is chart
-    assert chart.updated({}) is chart
+    assert chart.with_items({}) is chart
 
 
 def test_charts_that_differ_in_one_key_share_all_other_pages() -> None:
@@ -55,7 +55,7 @@ def test_charts_that_differ_in_one_key_share_all_other_pages() -> None:
         merges.append(pages)
         return {"k0": -1}
 
-    chart.merged([chart.with_item("k0", -1)], latest)
+    chart.merge_with([chart.with_item("k0", -1)], latest)
     assert len(merges) == 1
     assert list(chart.with_item("k0", -1).since(chart)) == [("k0", -1)]
     assert list(chart.since(chart)) == []
@@ -67,7 +67,7 @@ def test_charts_of_different_origin_compare_and_merge_by_their_keys() -> None:
     assert one != Chart({"a": 1})
     assert one != {"a": 1, "b": 2}
     assert dict(one.since(Chart({"a": 1}))) == {"b": 2}
-    merged = one.merged(
+    merged = one.merge_with(
         [Chart({"c": 3, "a": 9})], lambda pages: {k: v for page in pages for k, v in page.items()}
     )
     assert dict(merged) == {"a": 9, "b": 2, "c": 3}

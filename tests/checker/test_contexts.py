@@ -148,6 +148,16 @@ def test_an_object_is_read_with_what_it_holds() -> None:
     assert uses_of(Visits("calls")).writes == ("calls",)
 
 
+class Unhashable(Visits):
+    """An object that cannot be the key of a cache."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_an_object_without_a_hash_is_read_too() -> None:
+    assert uses_of(Unhashable("visits")).writes == ("visits",)
+
+
 def serious(found: list[Diagnostic]) -> list[tuple[str, str]]:
     return [(one.code, str(one.origin)) for one in found if one.severity is not Severity.INFO]
 

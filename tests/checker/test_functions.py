@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from weft.checker.functions import keys_of
-from weft.checker.scope import Keys
+from weft.checker.keys import Keys
 from weft.session.event import State
 
 KEYS, FLAGS = "abcd", "pq"
@@ -224,3 +224,18 @@ def test_what_is_said_of_a_function_is_so(start: int) -> None:
             state.delta  # noqa: B018  # takes in what was changed in place
             assert not wrong(keys, before, state), source
     assert followed > 25
+
+
+def test_a_test_proves_keys_however_it_is_negated() -> None:
+    proofs: list[tuple[Callable[..., object], str]] = [
+        (lambda state: "a" in state and state["b"], "ab"),
+        (lambda state: "a" in state or state["b"], ""),
+        (lambda state: not ("a" not in state or state.get("b") is None), "ab"),
+        (lambda state: not ("a" not in state and state.get("b") is None), ""),
+        (lambda state: bool(state.get("a") is not None), "a"),
+        (lambda state: state.get("a") == 1, "a"),
+        (lambda state: not state.get("a"), ""),
+        (lambda state: state.get("a") is None, ""),
+    ]
+    for function, keys in proofs:
+        assert keys_of(function).proves == {*keys}

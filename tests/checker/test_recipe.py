@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.copied_package import copy_package, find_unnamed, read_recipe, run_in_copy
+from tests.support.recipes import Insertion, Place, Recipe
 
 RULE = '''def lone_tap(record: WalkRecord) -> Iterator[Diagnostic]:
     """A flow that is nothing but a tap."""
@@ -29,25 +27,23 @@ Use instead:  tap(look) >> agent
     ),
 '''
 
-FIRST_PAGE = "CHECKING = (\n"
-
-EDITS = {
-    "checker/rules/flows.py": [
-        ("def likely_precedence(", RULE + "def likely_precedence("),
-        ("from weft.declare import (\n", "from weft.declare import (\n    Tap,\n"),
-    ],
-    "checker/rules/__init__.py": [
+PLACES = (
+    Place(
+        "src/weft/checker/rules/flows.py",
         (
-            "    impossible_case,\n    likely_precedence,\n",
-            "    impossible_case,\n    likely_precedence,\n    lone_tap,\n",
+            Insertion(RULE, before="def likely_precedence("),
+            Insertion("    Tap,\n", after="from weft.declare import (\n"),
         ),
+    ),
+    Place(
+        "src/weft/checker/rules/__init__.py",
         (
-            "    torn_read,\n    likely_precedence,\n",
-            "    torn_read,\n    likely_precedence,\n    lone_tap,\n",
+            Insertion("    lone_tap,\n", after="    impossible_case,\n    likely_precedence,\n"),
+            Insertion("    lone_tap,\n", after="    torn_read,\n    likely_precedence,\n"),
         ),
-    ],
-    "codes/checking.py": [(FIRST_PAGE, FIRST_PAGE + PAGE)],
-}
+    ),
+    Place("src/weft/codes/checking.py", (Insertion(PAGE, after="CHECKING = (\n"),)),
+)
 
 FIRES = """
 import weft
@@ -63,29 +59,23 @@ assert not [one for one in weft.check(tap(print), allow=["WEFT410"]) if one.code
 assert main(["rule", "WEFT410"]) == 0
 """
 
-HAS_A_FIXTURE = """
-from tests.checker.test_rules import test_every_code_of_the_checker_has_a_fixture_and_a_page as look
+HAS_A_FIXTURE = ("tests/checker/test_rules.py", "-k", "every_code_of_the_checker_has_a_fixture")
 
-look()
-"""
+RECIPE = Recipe(("Add a rule", "Add a diagnostic code"), PLACES, (FIRES,))
 
 
-def test_the_recipes_name_every_place_and_a_rule_made_by_them_works(tmp_path: Path) -> None:
-    recipes = read_recipe("Add a rule") + read_recipe("Add a diagnostic code")
-    assert not find_unnamed(recipes, EDITS)
-    copy_package(tmp_path, EDITS)
-    done = run_in_copy(tmp_path, FIRES)
-    assert done.returncode == 0, done.stderr
-    assert "Use instead:  tap(look) >> agent" in done.stdout
+def test_the_recipes_name_every_place() -> None:
+    assert not RECIPE.find_unnamed()
 
 
-@pytest.mark.parametrize("place", EDITS)
-def test_a_place_that_was_forgotten_is_noticed(tmp_path: Path, place: str) -> None:
-    copy_package(tmp_path, {path: edits for path, edits in EDITS.items() if path != place})
-    assert run_in_copy(tmp_path, FIRES).returncode != 0
+def test_a_rule_made_by_the_recipes_works_and_a_forgotten_place_is_noticed(tmp_path: Path) -> None:
+    played = RECIPE.play(tmp_path)
+    assert played.whole.passed, played.whole.output
+    assert "Use instead:  tap(look) >> agent" in played.whole.output
+    assert not played.unnoticed
 
 
 def test_a_code_without_programs_that_it_must_and_must_not_flag_is_noticed(tmp_path: Path) -> None:
-    copy_package(tmp_path, EDITS)
-    done = run_in_copy(tmp_path, HAS_A_FIXTURE)
-    assert "WEFT410" in done.stderr, done.stderr
+    outcome = RECIPE._replace(checks=(HAS_A_FIXTURE,)).play_whole(tmp_path)
+    assert not outcome.passed
+    assert "WEFT410" in outcome.output, outcome.output

@@ -39,7 +39,7 @@ def test_a_gate_is_asked_inline_and_again_after_a_wrong_answer(flows: Path) -> N
     assert done.stdout == "It says yes\n"
     lines = done.stderr.splitlines()
     assert lines.count("send asks: Send Draft.? (yes, not)") == 2
-    assert "error: send: 'perhaps' is none of the choices" in lines
+    assert "error: send: 'perhaps' is not one of the choices" in lines
     assert "  hint: say one of: yes, not" in lines
     assert "adk_request_input" not in done.stderr
 
@@ -53,6 +53,6 @@ def test_a_run_says_what_it_waits_for_and_how_to_go_on(flows: Path) -> None:
     assert lines[-1].endswith("--session s --store sqlite:///x.db --resume --answer send=yes")
     wrong = weft(flows, *run, "--resume", "--answer", "send=maybe")
     assert wrong.returncode == 2
-    assert "'maybe' is none of the choices" in wrong.stderr
+    assert "'maybe' is not one of the choices" in wrong.stderr
     done = weft(flows, *run, "--resume", "--answer", "send=not")
     assert (done.returncode, done.stdout) == (0, "It says not\n")

@@ -138,7 +138,7 @@ def test_a_file_that_says_no_form_is_refused(flows: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
-        ("topic=string", "--input topic: `string` is no type that can be named here", "str"),
+        ("topic=string", "--input topic: `string` is not a type that can be named here", "str"),
         ("=str", "--input: `=str` does not name a key and its type", "--input topic=str"),
         ("topic=", "--input: `topic=` does not name a key and its type", "--input topic=str"),
     ],

@@ -89,7 +89,7 @@ def test_a_recorded_request_is_explained(tmp_path: Path) -> None:
     assert "set aside:" in chosen.stderr
     for arguments, message in (
         (("--session", "s9"), "there is no recording `s9`"),
-        (("--message", "x"), "a recording is explained as it is"),
+        (("--message", "x"), "a recording is explained as it was recorded"),
         (("--format", "codxe"), "did you mean 'codex'"),
         (("--session", MAIN, "--step", "9"), "there is no step 9; the recording has 4 requests"),
     ):

@@ -7,11 +7,10 @@ from pydantic import BaseModel
 
 import weft
 from tests.compiler.test_caching import RULES, marks
+from tests.support.build import make_event
 from weft import Agent, C, RunConfig, Session
 from weft.compiler import Compilation, compile_request
 from weft.compiler.costs import cost_of, premium_of, rates_for
-from weft.content import Content, Part
-from weft.session import Event
 from weft.testing import ScriptedModel, call
 
 CLAUDE = "claude-opus-5"
@@ -30,21 +29,18 @@ def look(key: str) -> str:
     return f"{key} " * 1_500
 
 
-def said(author: str, text: str, at: float, inv: str) -> Event:
-    role = "user" if author == "user" else "model"
-    content = Content(role=role, parts=(Part(text=text),))
-    return Event(
-        author=author, content=content, timestamp=at, invocation_id=inv, id=f"{author}{at}"
-    )
-
-
 def chat(*pauses: float) -> Session:
     """Turns of a user who takes so many seconds to answer."""
-    at, events = 1_000_000.0, [said("user", LETTER, 1_000_000.0, "0")]
+    at, events = (
+        1_000_000.0,
+        [make_event("user", LETTER, inv="0", id=f"user{1_000_000.0}", timestamp=1_000_000.0)],
+    )
     for turn, pause in enumerate(pauses, 1):
-        events.append(said("bot", "Noted.", at + 5, str(turn - 1)))
+        events.append(
+            make_event("bot", "Noted.", inv=str(turn - 1), id=f"bot{at + 5}", timestamp=at + 5)
+        )
         at += 5 + pause
-        events.append(said("user", LETTER, at, str(turn)))
+        events.append(make_event("user", LETTER, inv=str(turn), id=f"user{at}", timestamp=at))
     return Session("s", events=events)
 
 

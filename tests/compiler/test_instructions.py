@@ -10,7 +10,8 @@ import pytest
 from inline_snapshot import snapshot
 
 import weft
-from weft import Actions, Agent, Content, Event, Part, Raw, ReadonlyContext, RunConfig, Session
+from tests.support.build import make_event
+from weft import Agent, Raw, ReadonlyContext, RunConfig, Session
 from weft import instructions as public
 from weft.compiler import compile_request
 from weft.errors import CompileError, SessionError, WeftError
@@ -31,16 +32,6 @@ router = Agent(
 
 def formal(context: ReadonlyContext, *extra: str) -> str:
     return f"{context.agent_name} is {' and '.join(extra) or 'plain'} for {{who}}."
-
-
-def said(author: str, text: str, **delta: str) -> Event:
-    role = "user" if author == "user" else "model"
-    return Event(
-        author=author,
-        content=Content(role=role, parts=(Part(text=text),)),
-        invocation_id="i",
-        actions=Actions(state_delta=dict(delta)),
-    )
 
 
 # The examples of the seeds.
@@ -209,7 +200,10 @@ def test_I2_what_changes_with_the_turn_goes_behind_what_changes_with_the_session
     )
     session = Session(
         state={"city": "Oslo", "temp:noon": "noon", "intent": "none"},
-        events=[said("user", "Hi"), said("bot", "book", intent="book")],
+        events=[
+            make_event("user", "Hi", inv="i"),
+            make_event("bot", "book", inv="i", writes={"intent": "book"}),
+        ],
     )
     compiled = compile_request(agent, session=session, artifacts={"note": "it"})
     assert [part.split()[0] for part in compiled.system.split("\n\n")][:2] == ["You", "In"]
@@ -354,7 +348,10 @@ def test_T7_a_provider_is_handed_a_read_only_context() -> None:
         seen.append(context)
         return ""
 
-    session = Session(state={"k": "v"}, events=[said("user", "Hi"), said("bot", "Hello")])
+    session = Session(
+        state={"k": "v"},
+        events=[make_event("user", "Hi", inv="i"), make_event("bot", "Hello", inv="i")],
+    )
     compile_request(Agent("bot", instruction=look), session=session, message="And now?")
     (context,) = seen
     assert context.agent_name == "bot"

@@ -10,7 +10,7 @@ import pytest
 from weft import Session
 from weft.compiler.mask import Mask, MaskRules
 from weft.declare.policy_parts import Redact
-from weft.detect.redaction import moved, replaced
+from weft.detect.redaction import move_positions, replace_cuts
 from weft.values import Json, compact
 
 
@@ -48,7 +48,7 @@ def test_a_value_of_a_wire_is_masked_as_the_value_itself_is() -> None:
     }
     text = compact(value)
     cuts = mask.wire_cuts(text, value)
-    assert replaced(text, cuts) == compact(mask.value(value))
+    assert replace_cuts(text, cuts) == compact(mask.value(value))
     assert all(one.end <= other.start for one, other in pairwise(cuts))
     assert len(cuts) == 8
 
@@ -83,9 +83,9 @@ def test_several_rules_leave_nothing_for_each_other_in_any_json() -> None:
         value = _value(chance, 3)
         text = compact(value)
         cuts = mask.wire_cuts(text, value)
-        masked = replaced(text, cuts)
+        masked = replace_cuts(text, cuts)
         assert json.loads(masked) == json.loads(compact(mask.value(value)))
         assert all(one.end <= other.start for one, other in pairwise(cuts))
-        assert moved([len(text)], cuts) == [len(masked)]
+        assert move_positions([len(text)], cuts) == [len(masked)]
         words = mask.text(_text(chance) * 2)
         assert mask.text(words) == words

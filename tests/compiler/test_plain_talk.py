@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from tests.support.strategies import logs
 from weft import Agent, C, Event, Session, TokenBudget, WeftError, compile
-from weft.compiler.items import build_items, plain_items, utterance_of
+from weft.compiler.items import TalkView, build_items, plain_items
 from weft.declare import Policy
 from weft.dialects import DIALECTS, Dialect, Entry
 from weft.dialects.track import LoweringReport
 from weft.ir import Prompt, TextBlock
 from weft.passes import Env, Pass, Passes, passes_of
 from weft.session.event import read_event
-from weft.session.talk import TalkEvent, read_talk_event, utterances
+from weft.session.talk import read_talk_event, utterances
 from weft.stores.rows import encode_event
 
 FRONT = importlib.import_module("weft.compiler.compile")
@@ -56,7 +56,7 @@ def the_long_way() -> Generator[None]:
         patch.setattr(FRONT, "is_ready", never_ready)
         for name in DIALECTS:
             kind = type(DIALECTS[name])
-            patch.setattr(kind, "spoken", lowered_as_any_turn)
+            patch.setattr(kind, "spell_plain_turn", lowered_as_any_turn)
             module = importlib.import_module(kind.__module__)
             for short_cut in ("is_plain", "only_block"):
                 if hasattr(module, short_cut):
@@ -108,36 +108,28 @@ def test_the_short_way_and_the_long_way_come_to_the_same(
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(logs(), st.booleans())
+@given(logs(), st.sampled_from(["bot", "helper", "nobody"]))
 def test_plain_talk_is_recognised_alike_in_events_and_in_stored_rows(
-    events: list[Event], in_short: bool
+    events: list[Event], agent: str
 ) -> None:
-    """`plain_items` makes items of talk, `utterances` what a store keeps of it; passes see events.
-
-    What the two take for plain talk is the same, and it is what the long way makes of it.
-    """
+    """One function recognises it. What it finds in an event read in short is in the whole one."""
     complete = [event for event in events if not event.partial]
     rows = [encode_event(event).data for event in complete]
-    read = [read_talk_event(row) if in_short else read_event(row) for row in rows]
+    short, whole = [*map(read_talk_event, rows)], [*map(read_event, rows)]
+    view = TalkView(agent, tells=False)
     start = 0
-    while start < len(read):
-        plain = plain_items(read[start:], start, "bot")
-        spoken = utterances(read, "bot", start)
-        if not in_short:
-            assert spoken.events == 0, "an event that was not read in short counts as more"
-        elif spoken.events < plain.read:
-            stopped = read[start + spoken.events :][:2]
-            assert any(type(one) is not TalkEvent for one in stopped), "it was read in short"
-        elif plain.read < spoken.events:
-            calls = spoken.listed[len(plain.items)].calls
-            ids = [call.id for call in calls]
-            assert len({*ids}) < len(ids) or plain.calls & {*ids}, "no id is taken"
-        short = [utterance_of(item) for item in plain.items]
-        assert [*spoken.listed][: len(short)] == short[: len(spoken.listed)]
-        built = build_items(complete[start : start + plain.read], start, "bot").items
-        texts = [item for item in plain.items if item.kind != "exchange"]
+    while start < len(rows):
+        spoken = utterances(short[start:])
+        plain = utterances(whole[start:])
+        assert [*spoken.listed] == [*plain.listed]
+        talk = plain_items(short[start:], start, view)
+        assert talk.items == plain_items(whole[start:], start, view).items
+        built = build_items(complete[start : start + talk.read], start, agent).items
+        texts = [item for item in talk.items if item.kind != "exchange"]
         assert texts == [item for item in built if item.kind in ("user", "model")]
-        start += max(plain.read, 1)
+        hidden = [note.before for note in talk.notes]
+        assert hidden == [item for item in built if item.kind == "hidden"]
+        start += max(plain.events, 1)
 
 
 def test_the_long_way_calls_what_the_short_way_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

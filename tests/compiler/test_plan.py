@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.support.build import calls, returns, says, session, user
+from tests.support.tools import look
 from weft import Agent, Raw, RunConfig
 from weft.compiler import compile_request as compile
 from weft.compiler.plan import MOST_PLANS, plan_for
@@ -25,11 +26,6 @@ class Spoken:
     def __init__(self, name: str = "tiny", dialect: str = "anthropic") -> None:
         self.name = name
         self.dialect = dialect
-
-
-def look(city: str) -> str:
-    """Look it up."""
-    return city
 
 
 # --- it is kept

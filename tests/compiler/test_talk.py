@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stores.test_skim import BOT, INFORMED, changed, facts, read, said, talk
+from tests.stores.test_skim import BOT, FLOW, INFORMED, changed, facts, read, said, talk
 from tests.support.strategies import logs
 from weft import C, Event, Part, RunConfig, Session
 from weft.compiler import Compilation, compile_request, items
@@ -48,6 +48,9 @@ def everything(compiled: Compilation) -> tuple[object, ...]:
     piece=st.integers(1, 9),
     writes=st.booleans(),
     asks=st.booleans(),
+    agents=st.sampled_from([("bot",), FLOW, FLOW[1:]]),
+    data=st.booleans(),
+    rewinds=st.sampled_from([0.0, 0.0, 0.2]),
 )
 def test_requests_are_those_of_a_log_whose_items_are_kept(
     model: str,
@@ -57,9 +60,13 @@ def test_requests_are_those_of_a_log_whose_items_are_kept(
     piece: int,
     writes: bool,
     asks: bool,
+    agents: tuple[str, ...],
+    data: bool,
+    rewinds: float,
 ) -> None:
-    agent = replace(INFORMED if seed % 3 == 0 else BOT, model=model)
-    before = talk(turns, seed, writes=writes)
+    agent = replace(INFORMED if seed % 3 == 0 else BOT, model=model).sees(C.default(data=data))
+    other = replace(agent, name="planner")
+    before = talk(turns, seed, writes=writes, agents=agents, rewinds=rewinds)
     for turn in range(0, turns, 4):  # some talk goes on in one voice: those turns may be merged
         before.append(said("bot", Part(text=f"and {turn}"), turns))
     with pytest.MonkeyPatch.context() as patch:
@@ -73,11 +80,12 @@ def test_requests_are_those_of_a_log_whose_items_are_kept(
                 if event.partial:
                     continue
                 lazy, whole = lazy.append(event), whole.append(event)
-            brief = compile_request(agent, session=lazy, brief=True)
-            full = compile_request(agent, session=whole)
-            assert brief.wire == full.wire
-            if asks or event is later[-1]:
-                assert everything(brief) == everything(full)
+            for one in (agent, other):  # the second hears much of what the first did
+                brief = compile_request(one, session=lazy, brief=True)
+                full = compile_request(one, session=whole)
+                assert brief.wire == full.wire
+                if asks or event is later[-1]:
+                    assert everything(brief) == everything(full)
 
 
 def test_a_long_plain_history_is_sent_without_its_items(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def test_every_provider_would_take_them(dialect: str) -> None:
         ([("only",)], "is not an example"),
         ([("", "a")], "says nothing"),
         ([("q", 3)], "not text"),
-        ([("q", ("nope", {}, 1), "a")], "no tool of the agent"),
+        ([("q", ("nope", {}, 1), "a")], "not a tool of the agent"),
         ([("q", ("rate", {"currency": 3}, 1), "a")], "do not fit its parameters"),
         ([("q", ("rate", {}, 1), "a")], "do not fit its parameters"),
         ([{"input": "q", "output": "a"}], "`input` is not part of an example"),

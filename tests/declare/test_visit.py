@@ -29,7 +29,7 @@ from weft import (
 )
 from weft.checker.walk import NodeWalk
 from weft.declare import Flow, Node
-from weft.declare.agent import below, children, every_agent, walk_nodes
+from weft.declare.agent import children, every_agent, nodes_below, walk_nodes
 from weft.declare.visit import DefaultVisitor, Visitor, rebuild, rebuild_program
 from weft.graph.build import graph_of
 from weft.graph.mermaid import to_mermaid
@@ -189,8 +189,8 @@ def test_a_default_visitor_has_one_answer_for_the_kinds_without_a_method() -> No
 def test_children_are_what_runs_and_below_is_also_what_may_be_handed_over_to() -> None:
     parent = Agent("parent", sub_agents=[a, b])
     assert children(parent) == ()
-    assert below(parent) == (a, b)
-    assert below(a >> b) == children(a >> b) == (a, b)
+    assert nodes_below(parent) == (a, b)
+    assert nodes_below(a >> b) == children(a >> b) == (a, b)
 
 
 @pytest.mark.parametrize("node", NODES, ids=lambda node: type(node).__name__)

@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft import Agent, C
-from weft.detect import GROUPS, KINDS, Redaction, add_detector, find, kinds_named, wanted
+from weft.detect import GROUPS, KINDS, Redaction, add_detector, find, kinds_named, resolve_targets
 from weft.errors import DeclarationError
 
 FOUND = {
@@ -360,7 +360,7 @@ def test_an_added_detector_is_a_kind_like_any_other() -> None:
         ("email", "jane@example.org"),
     ]
     assert "bluebird" not in str(C.default().redact("our_projects"))
-    redaction = Redaction(wanted(("our_projects",)), "s1", {})
+    redaction = Redaction(resolve_targets(("our_projects",)), "s1", {})
     assert redaction.text("project bluebird").startswith("project <PROJECT_")
     again = redaction.text("project bluebird")
     assert redaction.text(again) == again  # a placeholder is no value

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.played import Copy, Insertion, Recipe, Step
+from tests.support.recipes import Insertion, Place, Recipe
 
 FINDER = '''_PARCEL = re.compile(r"\\bPCL-\\d{6}\\b")
 
@@ -26,45 +24,37 @@ LEFT["parcel"] = ["PCL-12"]
 
 """
 
+TRIED = """
+import weft
+
+agent = weft.Agent("desk", model="gpt-5").sees(weft.C.default().redact("parcel"))
+text = str(weft.compile(agent, message="Where is PCL-123456, and PCL-12?").prompt)
+assert "PCL-123456" not in text
+assert "PCL-12?" in text
+"""
+
 KIND = Recipe(
-    "Add a kind of value to detect",
+    ("Add a kind of value to detect",),
     (
-        Step("src/weft/detect/contact.py", (Insertion(FINDER, before="def look_for_emails"),)),
-        Step("src/weft/detect/kinds.py", (Insertion(ROW, before='    Kind("zip"'),), "ALL_KINDS"),
-        Step("tests/detect/test_kinds.py", (Insertion(EXAMPLE, before="def cases("),)),
-        Step(
+        Place("src/weft/detect/contact.py", (Insertion(FINDER, before="def look_for_emails"),)),
+        Place("src/weft/detect/kinds.py", (Insertion(ROW, before='    Kind("zip"'),), "ALL_KINDS"),
+        Place("tests/detect/test_kinds.py", (Insertion(EXAMPLE, before="def cases("),)),
+        Place(
             "docs/redact.md",
             (Insertion("| `parcel` | numbers of parcels |\n", before="| `birth_date`"),),
         ),
     ),
-    ("tests/detect/test_kinds.py", "-k", "every_kind or parcel"),
+    (("tests/detect/test_kinds.py", "-k", "every_kind or parcel"), TRIED),
 )
-
-TRIED = """
-import weft
-
-
-def test_the_new_kind_is_redacted_from_a_request() -> None:
-    agent = weft.Agent("desk", model="gpt-5").sees(weft.C.default().redact("parcel"))
-    text = str(weft.compile(agent, message="Where is PCL-123456, and PCL-12?").prompt)
-    assert "PCL-123456" not in text
-    assert "PCL-12?" in text
-"""
 
 
 def test_the_recipe_names_every_place() -> None:
-    assert not KIND.unnamed()
+    assert not KIND.find_unnamed()
 
 
-def test_a_kind_that_is_added_as_contributing_says_is_redacted(tmp_path: Path) -> None:
-    copy = Copy(tmp_path / "copy")
-    done = KIND.play(copy)
-    assert done.returncode == 0, done.stdout
-    copy.write("tests/detect/test_tried.py", TRIED)
-    done = copy.test("tests/detect/test_tried.py")
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize("number", range(len(KIND.steps)))
-def test_a_forgotten_place_is_noticed(tmp_path: Path, number: int) -> None:
-    assert KIND.play(Copy(tmp_path / "copy"), without=number).returncode == 1
+def test_a_kind_made_by_the_recipe_is_redacted_and_a_forgotten_place_is_noticed(
+    tmp_path: Path,
+) -> None:
+    played = KIND.play(tmp_path)
+    assert played.whole.passed, played.whole.output
+    assert not played.unnoticed

@@ -1,11 +1,11 @@
 """Placeholders: the same for the same value, never looked into, and for numbers in JSON too."""
 
-from weft.detect import Redaction, restored, wanted
+from weft.detect import Redaction, resolve_targets, restore_values
 from weft.values import Json
 
 
 def redaction(*kinds: str) -> Redaction:
-    return Redaction(wanted(kinds), "s1", {})
+    return Redaction(resolve_targets(kinds), "s1", {})
 
 
 def test_the_same_value_gets_the_same_placeholder_in_every_text() -> None:
@@ -19,7 +19,7 @@ def test_what_looks_like_a_placeholder_is_left_and_not_put_back() -> None:
     kept = redaction("email", "phone")
     text = "see <EMAIL_0123456789> and <PHONE_4155550132>"
     assert kept.text(text) == text
-    assert restored(text, kept.known) == (text, {})
+    assert restore_values(text, kept.known) == (text, {})
 
 
 def test_a_value_is_put_back_in_the_spelling_it_had() -> None:
@@ -27,7 +27,7 @@ def test_a_value_is_put_back_in_the_spelling_it_had() -> None:
     spelled = "4111\u20111111\u20111111\u20111111"
     made = kept.text(f"card {spelled}")
     assert spelled not in made
-    assert restored(made, kept.known)[0] == f"card {spelled}"
+    assert restore_values(made, kept.known)[0] == f"card {spelled}"
 
 
 def test_a_small_number_is_replaced_where_its_field_says_what_it_is() -> None:

@@ -11,9 +11,9 @@ from weft.digest.asked import (
     GAP,
     NOTHING,
     SIGNATURE,
-    Asked,
-    asked_by,
+    CallQuery,
     choose_window,
+    read_query,
     shows_all,
     window_of,
 )
@@ -56,7 +56,7 @@ def editor(first: int = 1, total: int = 900) -> str:
     )
 
 
-def digest(text: str, asked: Asked, limit: int = 900) -> str:
+def digest(text: str, asked: CallQuery, limit: int = 900) -> str:
     short = reduced(text, limit_tokens=limit, count=COUNT, asked=asked).value
     assert isinstance(short, str)
     return short
@@ -68,18 +68,18 @@ def numbered(text: str) -> list[int]:
 
 
 def test_a_command_is_the_arguments_or_the_last_code_block_of_the_words() -> None:
-    told = asked_by([], "Look at `Store`.\n```\nedit 12:14\nreturn names\n```")
+    told = read_query([], "Look at `Store`.\n```\nedit 12:14\nreturn names\n```")
     assert (told.command, told.numbers, told.span) == ("edit 12:14", (12, 14), (12, 14))
     assert told.lines == ("return names",)
     assert told.names["store"] == 0.8
-    given_ = asked_by(["/repo/store.py", "40"], "", question="Where is load_all?")
+    given_ = read_query(["/repo/store.py", "40"], "", question="Where is load_all?")
     assert given_.numbers == (40,)
     assert given_.names["load_all"] == 0.4
-    assert asked_by([], "").numbers == ()
+    assert read_query([], "").numbers == ()
 
 
 def test_a_window_keeps_what_was_gone_to_up_to_the_end_of_its_block() -> None:
-    short = digest(editor(101), asked_by(["goto 110"], ""))
+    short = digest(editor(101), read_query(["goto 110"], ""))
     assert "110:    def load_all(self):" in short
     assert "142:        return names" in short
     assert "151:" not in short
@@ -87,7 +87,7 @@ def test_a_window_keeps_what_was_gone_to_up_to_the_end_of_its_block() -> None:
 
 
 def test_a_window_keeps_what_the_words_name_and_its_signatures() -> None:
-    short = digest(editor(), asked_by([], "I look for `drop`.\n```\nopen store.py\n```"))
+    short = digest(editor(), read_query([], "I look for `drop`.\n```\nopen store.py\n```"))
     assert "44:    def drop(self, name):" in short
     assert "45:        os.remove" in short
     assert "10:    def load_all(self):" in short
@@ -95,7 +95,7 @@ def test_a_window_keeps_what_the_words_name_and_its_signatures() -> None:
 
 
 def test_a_window_keeps_the_rest_of_the_block_that_was_gone_into() -> None:
-    short = digest(editor(101), asked_by(["goto 120"], ""))
+    short = digest(editor(101), read_query(["goto 120"], ""))
     assert "142:        return names" in short
     assert "144:    def drop(self, name):" in short  # a signature
     assert "150:" not in short
@@ -103,11 +103,11 @@ def test_a_window_keeps_the_rest_of_the_block_that_was_gone_into() -> None:
 
 def test_a_window_keeps_the_whole_block_that_the_question_names() -> None:
     question = "The load_all of a shop is slow. It reads names, and a path, and os, and names."
-    short = digest(editor(), asked_by(["open it"], "Let me see.", question=question))
+    short = digest(editor(), read_query(["open it"], "Let me see.", question=question))
     assert "10:    def load_all(self):" in short
     assert all(f"{number}:" in numbers_of(short) for number in range(11, 43))
     assert "60:" not in numbers_of(short)
-    unnamed = digest(editor(), asked_by(["open it"], "Let me see.", question="It is slow."))
+    unnamed = digest(editor(), read_query(["open it"], "Let me see.", question="It is slow."))
     assert "30:" not in numbers_of(unnamed)
 
 
@@ -116,13 +116,13 @@ def test_who_scrolls_on_reads_on_in_the_block_that_was_named() -> None:
     above, below = whole[:14], "\n".join([whole[0], *whole[14:]])  # load_all goes on in `below`
     assert above[-1].startswith("12:        step_0")
     words = "I want to see more of `load_all`.\n```\nscroll_down\n```"
-    asked = asked_by([], words)._replace(seen=frozenset(above))
+    asked = read_query([], words)._replace(seen=frozenset(above))
     short = digest(below, asked)
     assert all(f"{number}:" in numbers_of(short) for number in range(13, 43))
     assert "60:" not in numbers_of(short)
-    other = asked_by([], words.replace("load_all", "something"))._replace(seen=frozenset(above))
+    other = read_query([], words.replace("load_all", "something"))._replace(seen=frozenset(above))
     assert "30:" not in numbers_of(digest(below, other))
-    alone = digest(below, asked_by([], words))  # nobody knows which block it is
+    alone = digest(below, read_query([], words))  # nobody knows which block it is
     assert "30:" not in numbers_of(alone)
 
 
@@ -150,7 +150,7 @@ def test_a_signature_says_what_it_defines(line: str, name: str | None) -> None:
 
 def test_a_window_keeps_the_lines_around_a_change() -> None:
     words = "```\nedit 10:11\n    def load_all(self):\n        names = []\nend_of_edit\n```"
-    short = digest(editor(), asked_by([], words))
+    short = digest(editor(), read_query([], words))
     assert "6:\n7:    def __init__" in short
     assert "16:" in short
     assert "30:" not in short
@@ -185,7 +185,7 @@ def test_a_window_in_short_is_some_of_its_lines_in_their_order(
     window = window_of(text)
     if window is None:
         return
-    asked = asked_by([f"goto {target}"], "the `drop` of Store")
+    asked = read_query([f"goto {target}"], "the `drop` of Store")
     short = choose_window(window, asked, limit=limit, count=COUNT)
     assert short == choose_window(window, asked, limit=limit, count=COUNT)
     if short is None:
@@ -208,12 +208,12 @@ RIPGREP = "\n".join(
 
 
 def test_a_search_keeps_the_path_and_the_line_of_each_hit() -> None:
-    short = digest(RIPGREP, asked_by(["load_everything"], "", tool="Grep"), 1_500)
+    short = digest(RIPGREP, read_query(["load_everything"], "", tool="Grep"), 1_500)
     assert "src/weft/store.py:12:def load_everything(path):" in short
     for n in range(80):
         assert f"src/weft/part_{n}.py:{n * 10}" in short
     assert COUNT(short) <= 1_500
-    assert "more paths" in digest(RIPGREP, asked_by(["rg -n compute src"], ""), 200)
+    assert "more paths" in digest(RIPGREP, read_query(["rg -n compute src"], ""), 200)
 
 
 def test_a_clock_is_not_a_line_and_what_nobody_searched_has_no_hits() -> None:
@@ -226,13 +226,13 @@ def test_a_clock_is_not_a_line_and_what_nobody_searched_has_no_hits() -> None:
         [f"Jan 12 {line}" for line in log],
         [f"[2024-01-12T{line}" for line in log],
     ):
-        for asked in (asked_by(["grep -n served app.log"], "", tool="bash"), NOTHING):
+        for asked in (read_query(["grep -n served app.log"], "", tool="bash"), NOTHING):
             short = digest("\n".join(lines), asked, 300)
             assert lines[217] in short
             assert "also at" not in short
     # the same lines as a compiler prints them are messages
     messages = RIPGREP.replace("    value", " warning: value")
-    assert "also at" not in digest(messages, asked_by(["make all"], "", tool="bash"), 400)
+    assert "also at" not in digest(messages, read_query(["make all"], "", tool="bash"), 400)
 
 
 @pytest.mark.parametrize(
@@ -250,13 +250,13 @@ def test_a_clock_is_not_a_line_and_what_nobody_searched_has_no_hits() -> None:
     ],
 )
 def test_what_searches_is_told_by_the_call(arguments: list[str], tool: str, searches: bool) -> None:
-    assert asked_by(arguments, "", tool=tool).searches == searches
+    assert read_query(arguments, "", tool=tool).searches == searches
 
 
 def test_a_search_keeps_hits_that_define_something_before_those_that_fit() -> None:
     prose = [f"Line {n}:    # watch what the manager of part {n} does" for n in range(10, 70)]
     text = "\n".join([*prose[:30], "Line 45:    def watch_file(self, path):", *prose[30:]])
-    short = digest(text, asked_by(["search_file watch"], "What does the manager watch?"), 300)
+    short = digest(text, read_query(["search_file watch"], "What does the manager watch?"), 300)
     assert "Line 45:    def watch_file(self, path):" in short
 
 
@@ -264,7 +264,7 @@ def test_a_list_of_paths_keeps_those_outside_of_tests() -> None:
     words = ["amber", "birch", "cedar", "dahlia", "elder", "fennel", "ginger", "hazel"]
     tests = [f"/repo/tests/roots/test-{one}-{two}/conf.py" for one in words for two in words]
     text = "\n".join([*tests[:40], "/repo/doc/conf.py", *tests[40:]])
-    asked = asked_by(["find_file conf.py"], "Where are hazel, birch, cedar and ginger set?")
+    asked = read_query(["find_file conf.py"], "Where are hazel, birch, cedar and ginger set?")
     assert "/repo/doc/conf.py" in digest(text, asked, 200)
 
 
@@ -281,7 +281,7 @@ def test_a_trace_that_repeats_itself_keeps_what_each_of_its_lines_says() -> None
             "RecursionError: maximum recursion depth exceeded",
         ]
     )
-    short = digest(text, asked_by(["python main.py"], ""), 150)
+    short = digest(text, read_query(["python main.py"], ""), 150)
     for line in {*text.split("\n")}:
         assert line in short
 
@@ -357,7 +357,7 @@ def test_the_output_of_tests_keeps_what_failed_whole(output: str, stays: tuple[s
 def test_a_table_keeps_its_header_the_rows_that_fit_and_their_number() -> None:
     rows = [f"{n},customer_{n},{n * 3}.50,open" for n in range(300)]
     text = "\n".join(["id,name,total,state", *rows])
-    short = digest(text, asked_by(["customer_217"], "What does customer_217 owe?"), 200)
+    short = digest(text, read_query(["customer_217"], "What does customer_217 owe?"), 200)
     assert short.startswith("id,name,total,state")
     assert "217,customer_217,651.50,open" in short
     assert "more rows" in short
@@ -368,7 +368,7 @@ def test_json_keeps_the_rows_and_the_fields_that_were_asked_for() -> None:
         {"id": n, **{f"detail_{k}": "x" * 20 for k in range(30)}, "gate_code": f"GC-{n}"}
         for n in range(50)
     ]
-    asked = asked_by(["GC-31"], "Which gate_code is GC-31?")._replace(
+    asked = read_query(["GC-31"], "Which gate_code is GC-31?")._replace(
         names={"gc-31": 1.0, "gate_code": 1.0}
     )
     short = digest(json.dumps(rows), asked, 300)

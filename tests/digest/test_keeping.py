@@ -8,8 +8,8 @@ from tests.support.linear import check_linear
 from weft.digest.keeping import (
     ExtractEntry,
     extract,
+    find_invented,
     holds,
-    invented,
     marks_in,
     missing,
     must_keep,
@@ -69,13 +69,13 @@ def test_a_mark_is_looked_for_letter_by_letter_and_a_sentence_in_about_its_words
 
 def test_numbers_and_addresses_that_nobody_said_are_found() -> None:
     source = "KL1204 costs 1,250 EUR; write to ada@example.org"
-    assert invented("KL1204 costs 1250 and mail goes to ada@example.org", source) == []
-    assert invented("KL1205 costs 999, see bob@example.org", source) == [
+    assert find_invented("KL1204 costs 1250 and mail goes to ada@example.org", source) == []
+    assert find_invented("KL1205 costs 999, see bob@example.org", source) == [
         "KL1205",
         "999",
         "bob@example.org",
     ]
-    assert invented("In 2 turns they agree on 3 things (SUMMARY-1).", source) == []
+    assert find_invented("In 2 turns they agree on 3 things (SUMMARY-1).", source) == []
 
 
 def test_an_extract_never_exceeds_its_limit_and_holds_what_it_must() -> None:

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.digest.repeats import tabled, tabled_object, tabled_text, untabled
+from weft.digest.repeats import make_tables, tabled_object, tabled_text, undo_tables
 from weft.values import JsonObject
 
 FLIGHTS = [
@@ -29,7 +29,7 @@ def test_the_names_of_fields_stand_once() -> None:
     short = tabled_text(text)
     assert short.count("economy") == 1
     assert '"columns":["number","seats.economy","seats.business","price"]' in short
-    assert untabled(json.loads(short)) == {"flights": FLIGHTS}
+    assert undo_tables(json.loads(short)) == {"flights": FLIGHTS}
     assert len(short) < 0.5 * len(text)
 
 
@@ -37,7 +37,7 @@ def test_lists_of_records_in_a_list_share_their_names() -> None:
     pairs = [FLIGHTS[n : n + 2] for n in range(0, 12, 2)]
     short = tabled_text(json.dumps(pairs))
     assert short.count("economy") == 1
-    assert untabled(json.loads(short)) == pairs
+    assert undo_tables(json.loads(short)) == pairs
 
 
 def test_numbers_keep_their_spelling_and_odd_texts_stay() -> None:
@@ -50,7 +50,7 @@ def test_numbers_keep_their_spelling_and_odd_texts_stay() -> None:
     table = {"columns": ["a"], "rows": [[1]], "x": FLIGHTS}
     looks = json.dumps([{"columns": [1], "rows": [2]}, FLIGHTS], separators=(",", ":"))
     assert tabled_text(looks) == looks
-    assert untabled(json.loads(tabled_text(json.dumps(table)))) == table
+    assert undo_tables(json.loads(tabled_text(json.dumps(table)))) == table
     assert tabled_text("no JSON {") == "no JSON {"
 
 
@@ -61,11 +61,11 @@ def test_a_table_gives_the_records_back_and_is_never_longer(value: object) -> No
     assert len(short) <= len(text)
     assert short == tabled_text(text)
     if short != text:
-        assert untabled(json.loads(short)) == value
+        assert undo_tables(json.loads(short)) == value
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "rows"]), values, max_size=3))
 def test_an_object_is_the_same_again(value: JsonObject) -> None:
     table = tabled_object(value)
-    assert table is value or untabled(table) == value
-    assert tabled(1) == 1
+    assert table is value or undo_tables(table) == value
+    assert make_tables(1) == 1

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tools import add
 from weft import Agent
 from weft.errors import UsageError
 from weft.evals import compare, evaluate, outcomes_of, read_cases, read_outcomes
@@ -30,11 +31,6 @@ evaluators:
   - tokens: 5000
   - evidence: You add.
 """
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def write(path: Path, content: object) -> Path:

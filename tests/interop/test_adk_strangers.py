@@ -208,7 +208,7 @@ def test_hints_are_about_google_adk() -> None:
     both = [llm("left", output_key="fact"), llm("right", "Use {fact}.")]
     found = check_adk(ParallelAgent(name="both", sub_agents=both))
     assert [d.hint for d in found if d.code == "WEFT111"] == [
-        "let an agent behind the ParallelAgent read it"
+        "let an agent after the ParallelAgent read it"
     ]
 
 

@@ -2,22 +2,12 @@
 
 import pytest
 
+from tests.support.items import make_item, prompt_over
 from weft.diagnostics import Origin
 from weft.errors import InvalidPrompt
-from weft.ir import CallBlock, Item, Note, Prompt, ResultBlock, TextBlock, verify
+from weft.ir import CallBlock, Item, Note, Prompt, ResultBlock, verify
 from weft.ir.prompt import LateSequence, PassNotes
 from weft.session.strand import Strand
-
-
-def said(position: int) -> Item:
-    """An item of plain talk."""
-    origin = Origin("event", f"e{position}", "user", part=0)
-    text = TextBlock(role="user", origin=origin, text=f"word {position}")
-    return Item("user", (text,), "user", "i", position, position, f"e{position}")
-
-
-def over(items: Strand[Item]) -> Prompt:
-    return Prompt("m", "a", items=items)
 
 
 def test_notes_are_added_without_a_copy_and_made_when_they_are_read() -> None:
@@ -25,12 +15,12 @@ def test_notes_are_added_without_a_copy_and_made_when_they_are_read() -> None:
 
     def make() -> list[Note]:
         made.append("now")
-        return [Note("late", "it was", said(1))]
+        return [Note("late", "it was", make_item(1))]
 
     none = PassNotes()
     assert none.plus(()) is none
     assert none.plus(Strand[Note]()) is none
-    one = none.plus([Note("first", "it was", said(0))])
+    one = none.plus([Note("first", "it was", make_item(0))])
     both = one.plus(LateSequence(make))
     assert both.parts[0] is one.parts[0]
     assert not made
@@ -40,7 +30,7 @@ def test_notes_are_added_without_a_copy_and_made_when_they_are_read() -> None:
 
 
 def exchange(*blocks: CallBlock | ResultBlock) -> Prompt:
-    return over(Strand([Item("exchange", blocks, "a", "i", 0, 1, "e0")]))
+    return prompt_over(Strand([Item("exchange", blocks, "a", "i", 0, 1, "e0")]))
 
 
 CALL = CallBlock(role="model", origin=Origin("event", "e0"), id="c1", name="look", args={})
@@ -62,9 +52,9 @@ def test_a_law_that_is_broken_names_the_pass() -> None:
 
 
 def test_an_item_that_joins_later_is_held_against_the_laws_too() -> None:
-    sound = Strand([said(0), said(1)])
-    verify(over(sound), step="mine")
+    sound = Strand([make_item(0), make_item(1)])
+    verify(prompt_over(sound), step="mine")
     broken = Item("exchange", (CALL,), "a", "i", 2, 2, "e2")
     for grown in (sound.with_tail([broken]), sound.extend([broken])):
         with pytest.raises(InvalidPrompt, match="has no result"):
-            verify(over(grown), step="mine")
+            verify(prompt_over(grown), step="mine")

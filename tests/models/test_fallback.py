@@ -148,7 +148,7 @@ async def test_fallbacks_can_be_nested_and_the_codes_chosen() -> None:
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(DeclarationError, match="no models"):
         FallbackModel()
-    with pytest.raises(DeclarationError, match="no model"):
+    with pytest.raises(DeclarationError, match="is not a model"):
         FallbackModel(3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no client"):
         FallbackModel("no-such-model")

@@ -222,10 +222,10 @@ BAD: list[tuple[str, Turn, str, str]] = [
     ("html", page(), "bad_response", "web page"),
     ("html with 404", page(404), "bad_response", "web page"),
     ("html with 502", page(502), "overloaded", "502"),
-    ("no json", Turn(body=b"upstream hiccup"), "bad_response", "no JSON object: upstream hiccup"),
-    ("json but no object", says(["a", "b"]), "bad_response", "no JSON object"),
+    ("no json", Turn(body=b"upstream hiccup"), "bad_response", "a JSON object: upstream hiccup"),
+    ("json but no object", says(["a", "b"]), "bad_response", "not a JSON object"),
     ("empty", Turn(), "bad_response", "nothing"),
-    ("cut json", Turn(body=b'{"choices": [{"mess'), "bad_response", "no JSON object"),
+    ("cut json", Turn(body=b'{"choices": [{"mess'), "bad_response", "not a JSON object"),
     (
         "short body",
         Turn(body=b'{"choices"', headers={"content-length": "999"}),

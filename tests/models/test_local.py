@@ -381,7 +381,7 @@ def test_a_file_that_is_no_weights_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.gguf"
     for held in (b"just text", b"GGUF\x03\x00\x00\x00cut", b""):
         path.write_bytes(held)
-        with pytest.raises(ModelError, match="no GGUF file") as caught:
+        with pytest.raises(ModelError, match="not a GGUF file") as caught:
             LocalModel(f"local:{path}").start()
         assert caught.value.code == "bad_request"
     path.unlink()

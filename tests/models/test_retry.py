@@ -235,10 +235,13 @@ def test_pauses_grow_to_a_limit_and_jitter_only_shortens_them() -> None:
     error = ModelError("x", code="overloaded")
     clock = Clock()
     trail = Trail(clock.retry(attempts=9, most=5.0))
-    assert [trail.failed(error, has_streamed=False) for _ in range(5)] == [0.5, 1.0, 2.0, 4.0, 5.0]
-    jittered = Trail(clock.retry(random=lambda: 1.0)).failed(error, has_streamed=False)
+    pauses = [trail.note_failure(error, has_streamed=False) for _ in range(5)]
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0]
+    jittered = Trail(clock.retry(random=lambda: 1.0)).note_failure(error, has_streamed=False)
     assert jittered == 0.375
-    assert Trail(clock.retry()).failed(Final("x", code="overloaded"), has_streamed=False) is None
+    assert (
+        Trail(clock.retry()).note_failure(Final("x", code="overloaded"), has_streamed=False) is None
+    )
 
 
 async def test_a_wait_can_be_cancelled() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.linear import calls
 from tests.support.strategies import logs
+from tests.support.tools import look
 from weft import Agent, C, Content, Event, Part, Session, TokenBudget
 from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
@@ -170,11 +171,6 @@ def test_every_verb_has_an_example() -> None:
     assert EXAMPLES.keys() == VERBS.keys(), "give it a policy in EXAMPLES"
 
 
-def look(city: str) -> str:
-    """Look it up."""
-    return city
-
-
 def group(number: int, *, turns: bool) -> list[Event]:
     """Four events: what begins them, a call, its result, an answer."""
     invocation = f"i{number}" if turns else "i0"
@@ -294,6 +290,39 @@ def test_policies_on_one_log_do_not_change_each_other(
             cold = outcome_of(agent, Session("s", events=complete))
             assert outcome_of(agent, shared) == cold
             assert outcome_of(agent, shared) == cold  # asked again, nothing is new
+
+
+def test_a_late_result_is_weighed_again_where_an_extract_would_stand_for_its_turn() -> None:
+    arguments: dict[str, Json] = {"city": None, "day": {"E4": None, "0:0=": None, ":\x1f": -1314}}
+    arguments["q"] = {":0\U00010000": None}
+    call = call_part("slow", arguments, id="c")
+    pending, late = ({"status": "pending"}, {"result": "{not} a {variable?}"})
+    events = [
+        Event(author="user", content=Content((Part(text="Oslo"),)), invocation_id="i", id="e0"),
+        Event(
+            author="bot",
+            content=Content((call,), role="model"),
+            invocation_id="i",
+            id="e1",
+            long_running_tool_ids=("c",),
+        ),
+        *(
+            Event(
+                author="bot",
+                content=Content((result_part("slow", response, id="c"),)),
+                invocation_id="i",
+                id=name,
+            )
+            for name, response in (("e2", pending), ("e3", late))
+        ),
+        Event(author="user", content=Content((Part(text="Oslo"),)), invocation_id="j", id="e4"),
+    ]
+    agent = Agent("bot", model="gpt-4o", tools=[look]).sees(C.default().summarize(before=1))
+    grown = Session("s")
+    for event in events:
+        grown = grown.append(event)
+        outcome_of(agent, grown, "and now?")
+    assert outcome_of(agent, grown) == outcome_of(agent, Session("s", events=events))
 
 
 def outcome_of(agent: Agent, session: Session, message: str | None = None) -> object:

@@ -20,7 +20,7 @@ from weft.content import call_part, result_part
 from weft.declare import Policy, RunConfig
 from weft.errors import BudgetExceeded
 from weft.recordings import Recording
-from weft.replay.evidence import KeptEvidence, rebuilt
+from weft.replay.evidence import KeptEvidence, rebuild_texts
 from weft.replay.replay import recorded_agents, requests_of
 from weft.values import Json
 
@@ -165,7 +165,7 @@ def test_what_is_sent_in_short_is_rebuilt_from_the_request_and_its_handles(
 ) -> None:
     records = KeptEvidence(events)
     for _, compiled in walk(events, REDUCING[name], model, []):
-        assert rebuilt(compiled, records).lost == ()
+        assert rebuild_texts(compiled, records).lost == ()
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -248,9 +248,9 @@ def test_the_laws_see_what_they_are_about() -> None:
                 )
             )
     records = KeptEvidence(events)
-    reduced = [rebuilt(one, records) for _, one in walk(events, C.auto(), "gpt-4o", [])]
+    reduced = [rebuild_texts(one, records) for _, one in walk(events, C.auto(), "gpt-4o", [])]
     assert any(one.reduced for one in reduced)
-    cut = [rebuilt(one, records) for _, one in walk(events, EVERY["truncate"], "gpt-4o", [])]
+    cut = [rebuild_texts(one, records) for _, one in walk(events, EVERY["truncate"], "gpt-4o", [])]
     assert any(one.lost for one in cut)
     moved = [one.diagnostics for _, one in walk(events, C.window(2), "gpt-4o", [])]
     assert any(said.code == "WEFT502" for diagnostics in moved for said in diagnostics)

@@ -4,44 +4,13 @@ Each step of a recipe is one place. With all of them the new thing works; with a
 something says so, and nothing is slow or ignored in silence.
 """
 
-import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.recipes import Insertion, Place, Recipe
 
-Edit = Callable[[str], str]
-
-
-class Place:
-    """A place that a recipe names: the file, what is written there, what is said without it."""
-
-    def __init__(self, name: str, path: str, edit: Edit, missed: str) -> None:
-        self.name = name
-        self.path = path
-        self.edit = edit
-        self.missed = missed
-
-
-def insert_before(mark: str, text: str) -> Edit:
-    """Put a text before a mark that occurs once."""
-
-    def edit(source: str) -> str:
-        assert source.count(mark) == 1, (mark, source.count(mark))
-        return source.replace(mark, text + mark)
-
-    return edit
-
-
-def append(text: str) -> Edit:
-    """Put a text at the end of a file, which may be new."""
-    return lambda source: source + text
-
+IMPORTED = Insertion("    Shout,\n", before="    Truncate,\n")
 
 PASS = '''
 
@@ -81,75 +50,77 @@ model: IT RAINS
 ```
 """
 
-VERB = [
-    Place(
-        "its data",
-        "src/weft/declare/policy_parts.py",
-        insert_before(
-            "class Truncate(PolicyWord",
-            "class Shout(PolicyWord, frozen=True):\n"
-            '    """What others said in capitals."""\n\n'
-            '    word: ClassVar[str] = "shout"\n\n\n',
+DATA = """class Shout(PolicyWord, frozen=True):
+    \"\"\"What others said in capitals.\"\"\"
+
+    word: ClassVar[str] = "shout"
+
+
+"""
+
+METHOD = """    @hinted
+    def shout(self) -> Changed:
+        \"\"\"What others said in capitals.\"\"\"
+        return self._then(Shout())
+
+"""
+
+ENTRY = """    Shout: Verb(
+        Nature("rewrites", "item", spares=True), "reduce", at_birth="shout_items"
+    ),
+"""
+
+WITHOUT_ENTRY = "the table is VERBS in passes/verbs.py"
+
+WITHOUT_FIXTURE = "a pass has its fixture in tests/passes/<name>.md"
+
+
+def verb_places(*, entry: str = ENTRY, function: str = PASS) -> tuple[Place, ...]:
+    return (
+        Place(
+            "src/weft/declare/policy_parts.py",
+            (Insertion(DATA, before="class Truncate(PolicyWord"),),
+            "PolicyWord",
+            "Shout",
         ),
-        "Shout",
-    ),
-    Place(
-        "its union",
-        "src/weft/declare/policy_parts.py",
-        lambda source: source.replace("Reduction: TypeAlias = ", "Reduction: TypeAlias = Shout | "),
-        "the table is VERBS in passes/verbs.py",
-    ),
-    Place(
-        "its method",
-        "src/weft/declare/policy.py",
-        lambda source: insert_before(
-            "    @hinted\n    def truncate(",
-            "    @hinted\n    def shout(self) -> Changed:\n"
-            '        """What others said in capitals."""\n'
-            "        return self._then(Shout())\n\n",
-        )(source.replace("    Truncate,\n", "    Shout,\n    Truncate,\n", 1)),
-        "shout",
-    ),
-    Place(
-        "its entry",
-        "src/weft/passes/verbs.py",
-        lambda source: insert_before(
-            "    Truncate: Verb(",
-            '    Shout: Verb(Nature("rewrites", "item", spares=True), "reduce",'
-            ' at_birth="shout_items"),\n',
-        )(source.replace("    Truncate,\n", "    Shout,\n    Truncate,\n", 1)),
-        "the table is VERBS in passes/verbs.py",
-    ),
-    Place(
-        "its pass",
-        "src/weft/passes/reduce.py",
-        lambda source: (
-            source.replace("    Truncate,\n", "    Shout,\n    Truncate,\n", 1)
-            .replace(
-                "import Compact, Project, Truncate", "import Compact, Project, Shout, Truncate"
-            )
-            .replace(
-                "import map_blocks, rewrite_items", "import map_blocks, map_texts, rewrite_items"
-            )
-            + PASS
+        Place(
+            "src/weft/declare/policy_parts.py",
+            (Insertion("Shout | ", after="Reduction: TypeAlias = "),),
+            "Reduction",
+            WITHOUT_ENTRY,
         ),
-        "shout_items",
-    ),
-    Place(
-        "its fixture",
-        "tests/passes/shout_items.md",
-        append(FIXTURE),
-        "a pass has its fixture in tests/passes/<name>.md",
-    ),
-    Place(
-        "its example",
-        "tests/passes/test_growth.py",
-        lambda source: source.replace(
-            "    Truncate: C.", "    Shout: C.window(2).shout(),\n    Truncate: C.", 1
-        ).replace("    Truncate,\n", "    Shout,\n    Truncate,\n", 1),
-        "give it a policy in EXAMPLES",
-    ),
-]
+        Place(
+            "src/weft/declare/policy.py",
+            (IMPORTED, Insertion(METHOD, before="    @hinted\n    def truncate(")),
+            missed="shout",
+        ),
+        Place(
+            "src/weft/passes/verbs.py",
+            (IMPORTED, Insertion(entry, before="    Truncate: Verb(")),
+            "VERBS",
+            WITHOUT_ENTRY,
+        ),
+        Place(
+            "src/weft/passes/reduce.py",
+            (
+                Insertion("Shout, ", after="import Compact, Project, ", before="Truncate"),
+                Insertion("map_texts, ", after="import map_blocks, ", before="rewrite_items"),
+                Insertion(function),
+            ),
+            missed="shout_items",
+        ),
+        Place("tests/passes/shout_items.md", FIXTURE, missed=WITHOUT_FIXTURE),
+        Place(
+            "tests/passes/test_growth.py",
+            (
+                IMPORTED,
+                Insertion("    Shout: C.window(2).shout(),\n", before="    Truncate: C."),
+            ),
+            "EXAMPLES",
+            "give it a policy in EXAMPLES",
+        ),
+    )
+
 
 CHECK_VERB = """
 from tests.passes import test_fixtures as fixtures, test_growth as growth
@@ -169,50 +140,37 @@ small, large = growth.work_of_a_step(agent, small), growth.work_of_a_step(agent,
 assert large < 1.5 * small, f"a step takes {large} calls, and {small} in a log of an eighth"
 """
 
-EVERY_REQUEST = [
-    Place(
-        "its function",
-        "src/weft/passes/history.py",
-        append(
-            "\n\ndef shout_system(prompt: Prompt, env: Env) -> Prompt:\n"
-            '    """Put the system text into capitals.\n\n'
-            '    Before:  system "be brief"\n    After:   system "BE BRIEF"\n    """\n'
-            "    loud = tuple(\n"
-            "        msgspec.structs.replace(one, text=one.text.upper(), spans=())\n"
-            "        for one in prompt.system\n    )\n"
-            "    if loud == prompt.system:\n        return prompt\n"
-            "    return msgspec.structs.replace(prompt, system=loud)\n"
-        ),
-        "shout_system",
-    ),
-    Place(
-        "its place",
-        "src/weft/passes/verbs.py",
-        lambda source: source.replace(
-            "order_system, close_turn)", "order_system, close_turn, shout_system)"
-        ).replace("    pair_results,\n)", "    pair_results,\n    shout_system,\n)"),
-        "has no place in passes/verbs.py",
-    ),
-    Place(
-        "where plain talk skips it",
-        "src/weft/compiler/compile.py",
-        insert_before(
-            "        and env.tokens.budget is None\n",
-            "        and all(block.text.isupper() for block in prompt.system)\n",
-        ),
-        "no pass has made it loud",
-    ),
-    Place(
-        "its fixture",
-        "tests/passes/shout_system.md",
-        append(
-            "# shout_system\n\n## The system text is loud\n\n"
-            "```before\nsystem: be brief\nuser: Hi\n```\n\n"
-            "```after\nsystem: BE BRIEF\nuser: Hi\n```\n"
-        ),
-        "a pass has its fixture in tests/passes/<name>.md",
-    ),
-]
+SYSTEM_PASS = """
+
+def shout_system(prompt: Prompt, env: Env) -> Prompt:
+    \"\"\"Put the system text into capitals.
+
+    Before:  system "be brief"
+    After:   system "BE BRIEF"
+    \"\"\"
+    loud = tuple(
+        msgspec.structs.replace(one, text=one.text.upper(), spans=())
+        for one in prompt.system
+    )
+    if loud == prompt.system:
+        return prompt
+    return msgspec.structs.replace(prompt, system=loud)
+"""
+
+SYSTEM_FIXTURE = """# shout_system
+
+## The system text is loud
+
+```before
+system: be brief
+user: Hi
+```
+
+```after
+system: BE BRIEF
+user: Hi
+```
+"""
 
 CHECK_EVERY_REQUEST = """
 from tests.passes import test_fixtures as fixtures
@@ -227,106 +185,63 @@ assert "BE BRIEF" in str(wire), "no pass has made it loud"
 """
 
 
-@pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package and of the tests that the recipes name."""
-    copy = tmp_path_factory.mktemp("recipe")
-    skipped = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "src" / "weft", copy / "src" / "weft", ignore=skipped)
-    for folder in ("passes", "support"):
-        shutil.copytree(ROOT / "tests" / folder, copy / "tests" / folder, ignore=skipped)
-    shutil.copy(ROOT / "tests" / "__init__.py", copy / "tests" / "__init__.py")
-    return copy
+VERB_TITLES = ("Add a pass", "Add a verb of a policy")
 
+VERB = Recipe(VERB_TITLES, verb_places(), (CHECK_VERB,))
 
-def play(copy: Path, places: list[Place], check: str) -> subprocess.CompletedProcess[str]:
-    """Follow the steps on the copy, try what came of it, and put everything back."""
-    before: dict[Path, str | None] = {}
-    try:
-        for place in places:
-            path = copy / place.path
-            source = path.read_text("utf-8") if path.exists() else ""
-            before.setdefault(path, source if path.exists() else None)
-            after = place.edit(source)
-            assert after != source, f"{place.name}: nothing was written to {place.path}"
-            path.write_text(after, "utf-8")
-        return subprocess.run(
-            [sys.executable, "-B", "-c", check],
-            cwd=copy,
-            env={"PYTHONPATH": f"{copy / 'src'}:{copy}", "PATH": ""},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-    finally:
-        for path, source in before.items():
-            if source is None:
-                path.unlink()
-            else:
-                path.write_text(source, "utf-8")
-
-
-def sections(*titles: str) -> str:
-    """Recipes of CONTRIBUTING by their titles."""
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    return "\n".join(text.split(f"\n### {title}\n")[1].split("\n##")[0] for title in titles)
-
-
-def files_named(text: str) -> Iterator[str]:
-    """The names of files that a recipe says, without their folders."""
-    for name in re.findall(r"`([\w/<>.]+\.(?:py|md))`", text):
-        yield name.rpartition("/")[2]
-
-
-@pytest.mark.parametrize(
-    ("titles", "places"),
-    [(("Add a pass", "Add a verb of a policy"), VERB), (("Add a pass",), EVERY_REQUEST)],
-    ids=["verb", "pass"],
+EVERY_REQUEST = Recipe(
+    ("Add a pass",),
+    (
+        Place("src/weft/passes/history.py", (Insertion(SYSTEM_PASS),), missed="shout_system"),
+        Place(
+            "src/weft/passes/verbs.py",
+            (
+                Insertion("    shout_system,\n", before="    pair_results,\n"),
+                Insertion(", shout_system", after="order_system, close_turn", before=")"),
+            ),
+            "_EDGES",
+            "has no place in passes/verbs.py",
+        ),
+        Place(
+            "src/weft/compiler/compile.py",
+            (
+                Insertion(
+                    "        and all(block.text.isupper() for block in prompt.system)\n",
+                    before="        and env.tokens.budget is None\n",
+                ),
+            ),
+            "is_ready",
+            "no pass has made it loud",
+        ),
+        Place("tests/passes/shout_system.md", SYSTEM_FIXTURE, missed=WITHOUT_FIXTURE),
+    ),
+    (CHECK_EVERY_REQUEST,),
 )
-def test_a_recipe_names_every_file_that_is_touched(
-    titles: tuple[str, ...], places: list[Place]
+
+
+@pytest.mark.parametrize("recipe", [VERB, EVERY_REQUEST], ids=["verb", "pass"])
+def test_a_recipe_names_every_file_that_is_touched(recipe: Recipe) -> None:
+    assert not recipe.find_unnamed()
+
+
+@pytest.mark.parametrize("recipe", [VERB, EVERY_REQUEST], ids=["verb", "pass"])
+def test_a_recipe_works_and_a_place_that_is_left_out_is_missed(
+    recipe: Recipe, tmp_path: Path
 ) -> None:
-    named = {*files_named(sections(*titles))}
-    for place in places:
-        file = place.path.rpartition("/")[2]
-        assert {file, "<name>.md" if file.endswith(".md") else file} & named, place.path
+    played = recipe.play(tmp_path)
+    assert played.whole.passed, played.whole.output
+    assert not played.unnoticed
 
 
-@pytest.mark.parametrize("left_out", ["", *(place.name for place in VERB)])
-def test_a_verb_is_added_as_its_recipe_says(copied: Path, left_out: str) -> None:
-    _check_recipe(copied, VERB, left_out, CHECK_VERB)
+def test_an_entry_without_a_nature_is_refused_at_import(tmp_path: Path) -> None:
+    bare = '    Shout: Verb(chapter="reduce", at_birth="shout_items"),\n'
+    recipe = Recipe(VERB_TITLES, verb_places(entry=bare), ("import weft.passes",))
+    outcome = recipe.play_whole(tmp_path)
+    assert not outcome.passed
+    assert "Missing required argument 'nature'" in outcome.output
 
 
-@pytest.mark.parametrize("left_out", ["", *(place.name for place in EVERY_REQUEST)])
-def test_a_pass_of_every_request_is_added_as_its_recipe_says(copied: Path, left_out: str) -> None:
-    _check_recipe(copied, EVERY_REQUEST, left_out, CHECK_EVERY_REQUEST)
-
-
-def _check_recipe(copy: Path, places: list[Place], left_out: str, check: str) -> None:
-    done = play(copy, [place for place in places if place.name != left_out], check)
-    if not left_out:
-        assert done.returncode == 0, done.stderr
-        return
-    missed = next(place.missed for place in places if place.name == left_out)
-    assert done.returncode, f"nobody missed {left_out}"
-    assert missed in done.stderr, done.stderr
-
-
-def test_an_entry_without_a_nature_is_refused_at_import(copied: Path) -> None:
-    places = [place for place in VERB if place.name != "its entry"]
-    bare = Place(
-        "its entry",
-        "src/weft/passes/verbs.py",
-        lambda source: insert_before(
-            "    Truncate: Verb(", '    Shout: Verb(chapter="reduce", at_birth="shout_items"),\n'
-        )(source.replace("    Truncate,\n", "    Shout,\n    Truncate,\n", 1)),
-        "",
-    )
-    done = play(copied, [*places, bare], "import weft.passes")
-    assert "Missing required argument 'nature'" in done.stderr, done.stderr
-
-
-def test_a_pass_that_looks_at_everything_at_every_step_is_noticed(copied: Path) -> None:
+def test_a_pass_that_looks_at_everything_at_every_step_is_noticed(tmp_path: Path) -> None:
     slow = PASS.replace(
         '    return rewrite_items(prompt, "shout_items", change, key=env.agent)\n',
         "    items = [change(item, None) for item in prompt.items.since(0)]\n"
@@ -334,9 +249,8 @@ def test_a_pass_that_looks_at_everything_at_every_step_is_noticed(copied: Path) 
         "    notes = [one for one in items if isinstance(one, Note)]\n"
         "    return prompt.with_items(after, notes) if notes else prompt\n",
     )
-    places = [
-        Place(one.name, one.path, lambda source, one=one: one.edit(source).replace(PASS, slow), "")
-        for one in VERB
-    ]
-    done = play(copied, places, CHECK_VERB)
-    assert "in a log of an eighth" in done.stderr, done.stderr
+    assert slow != PASS
+    recipe = Recipe(VERB_TITLES, verb_places(function=slow), (CHECK_VERB,))
+    outcome = recipe.play_whole(tmp_path)
+    assert not outcome.passed
+    assert "in a log of an eighth" in outcome.output

@@ -16,7 +16,7 @@ from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.errors import BudgetExceeded
 from weft.recordings import recording_of
-from weft.replay.evidence import KeptEvidence, rebuilt
+from weft.replay.evidence import KeptEvidence, rebuild_texts
 from weft.replay.replay import requests_of
 from weft.testing import ScriptedModel, call, make_session
 from weft.values import Json, handle_of
@@ -53,7 +53,7 @@ def compiled(policy: Policy, session: Session) -> Compiled:
 
 
 def lost(made: Compiled, session: Session) -> tuple[str, ...]:
-    return rebuilt(made, KeptEvidence(session.events)).lost
+    return rebuild_texts(made, KeptEvidence(session.events)).lost
 
 
 def test_lines_of_two_results_in_another_order_are_never_one_reference() -> None:
@@ -205,7 +205,7 @@ def test_every_text_in_short_can_be_rebuilt_from_the_request_and_its_handles(
     reduced = 0
     refused: list[BudgetExceeded] = []
     for _, _, made in requests_of(recording, policy, refused=refused):
-        found = rebuilt(made, kept)
+        found = rebuild_texts(made, kept)
         assert found.lost == ()
         reduced += found.reduced
     if seed == 0 and "dedupe" not in str(policy):
@@ -280,6 +280,6 @@ def test_a_result_that_ends_like_an_earlier_one_says_so_and_can_be_rebuilt() -> 
     assert first.endswith(prompt)
     assert second == "second one was done, number 79190.\n[last 3 lines as in the result above]"
     assert third == "the third was done, number 71271.\n[last 3 lines as 2 results above]"
-    again = rebuilt(compile_request(agent, session=session), KeptEvidence(session.events))
+    again = rebuild_texts(compile_request(agent, session=session), KeptEvidence(session.events))
     assert again.reduced == 2
     assert again.lost == ()

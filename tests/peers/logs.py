@@ -3,30 +3,23 @@
 from typing import cast
 
 import weft
-from weft import Agent, Content, Event, Part, Session
+from tests.support.build import make_event
+from weft import Agent, Event, Session
 from weft.content import call_part, result_part
 from weft.values import Json, JsonObject
 
 BOT = Agent("bot", model="gemini-2.5-flash")
 
 
-def said(author: str, *parts: str | Part, role: str = "", inv: str = "1", **more: object) -> Event:
-    """Someone says something."""
-    made = tuple(Part(text=part) if isinstance(part, str) else part for part in parts)
-    role = role or ("user" if author == "user" else "model")
-    content = Content(role=role, parts=made)
-    return Event(author=author, content=content, invocation_id=inv, **more)  # type: ignore[arg-type]
-
-
 def asks(*names: str, author: str = "bot", inv: str = "1", **more: object) -> Event:
     """An agent calls tools; a tool's name is its call id too."""
-    return said(author, *(call_part(name, {}, id=name) for name in names), inv=inv, **more)
+    return make_event(author, *(call_part(name, {}, id=name) for name in names), inv=inv, **more)
 
 
 def gets(*names: str, author: str = "bot", value: Json = 1, inv: str = "1") -> Event:
     """Tools return."""
     parts = (result_part(name, {"r": value}, id=name) for name in names)
-    return said(author, *parts, role="user", inv=inv)
+    return make_event(author, *parts, role="user", inv=inv)
 
 
 def turns(agent: Agent, *events: Event, **how: object) -> list[str]:

@@ -17,11 +17,6 @@ def says(text: str) -> Content:
     return Content(parts=(Part(text=text),), role="model")
 
 
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
 def runs(test: Callable[[], Coroutine[object, object, None]]) -> None:
     """Run a test's coroutine."""
     asyncio.run(asyncio.wait_for(test(), 120))

@@ -6,7 +6,8 @@ from typing import cast
 import pytest
 
 import weft
-from tests.peers.running import TO, add, runs, told
+from tests.peers.running import TO, runs, told
+from tests.support.tools import add
 from weft import (
     Agent,
     CallbackContext,

@@ -3,7 +3,8 @@
 import pytest
 
 import weft
-from tests.peers.running import TO, add, runs, told
+from tests.peers.running import TO, runs, told
+from tests.support.tools import add
 from weft import (
     Agent,
     Content,

@@ -1,12 +1,13 @@
 """H4: summaries that stand for a stretch of the log, and rewinds that take one back."""
 
-from tests.peers.logs import BOT, asks, codes, gets, said, turns
+from tests.peers.logs import BOT, asks, codes, gets, turns
+from tests.support.build import make_event
 from weft import Actions, C, Content, Event, Part, Session, compile
 from weft.session import Compaction
 
 
 def at(time: float, author: str, text: str, inv: str = "1") -> Event:
-    return said(author, text, inv=inv, timestamp=time)
+    return make_event(author, text, inv=inv, timestamp=time)
 
 
 def summary(start: float, end: float, text: str, time: float, inv: str = "s") -> Event:

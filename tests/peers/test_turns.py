@@ -2,24 +2,25 @@
 
 import pytest
 
-from tests.peers.logs import BOT, asks, codes, gets, said, turns
+from tests.peers.logs import BOT, asks, codes, gets, turns
+from tests.support.build import make_event
 from weft import Actions, C, Session, compile
 
 ALONE = BOT.sees(C.none())
-BEFORE = said("user", "Old", inv="0"), said("bot", "Answer", inv="0")
+BEFORE = make_event("user", "Old", inv="0"), make_event("bot", "Answer", inv="0")
 
 
 def test_H7_only_the_current_message_is_seen() -> None:
-    assert turns(ALONE, *BEFORE, said("user", "Now", inv="1")) == ["user: Now"]
+    assert turns(ALONE, *BEFORE, make_event("user", "Now", inv="1")) == ["user: Now"]
 
 
 def test_H7_own_tool_traffic_of_the_turn_is_seen() -> None:
-    log = *BEFORE, said("user", "Now"), asks("a"), gets("a")
+    log = *BEFORE, make_event("user", "Now"), asks("a"), gets("a")
     assert turns(ALONE, *log) == ["user: Now", "model: a()", 'user: a = {"r":1}']
 
 
 def test_H6_a_result_posted_in_a_later_invocation_continues_the_turn_of_its_call() -> None:
-    asked = said("user", "Now", inv="1"), asks("slow", long_running_tool_ids=("slow",))
+    asked = make_event("user", "Now", inv="1"), asks("slow", long_running_tool_ids=("slow",))
     log = *BEFORE, *asked, gets("slow", author="user", inv="2")
     assert turns(ALONE, *log) == ["user: Now", "model: slow()", 'user: slow = {"r":1}']
     assert codes(ALONE, *log) == []
@@ -28,10 +29,10 @@ def test_H6_a_result_posted_in_a_later_invocation_continues_the_turn_of_its_call
 def test_H6_a_result_reaches_back_over_another_turn() -> None:
     log = (
         *BEFORE,
-        said("user", "Now", inv="1"),
+        make_event("user", "Now", inv="1"),
         asks("slow", long_running_tool_ids=("slow",)),
-        said("user", "By the way", inv="2"),
-        said("bot", "Yes?", inv="2"),
+        make_event("user", "By the way", inv="2"),
+        make_event("bot", "Yes?", inv="2"),
         gets("slow", author="user", inv="3"),
     )
     assert turns(ALONE, *log) == [
@@ -46,10 +47,10 @@ def test_H6_a_result_reaches_back_over_another_turn() -> None:
 @pytest.mark.parametrize("ids", ["1234", "1111", ["", "", "", ""]], ids=["each", "one", "none"])
 def test_H6_the_users_message_is_in_view_however_invocations_are_numbered(ids: list[str]) -> None:
     log = (
-        said("user", "Old", inv=""),
-        said("bot", "Answer", inv=""),
-        said("user", "Now", inv=ids[0]),
-        said("helper", "Aside", inv=ids[1]),
+        make_event("user", "Old", inv=""),
+        make_event("bot", "Answer", inv=""),
+        make_event("user", "Now", inv=ids[0]),
+        make_event("helper", "Aside", inv=ids[1]),
         asks("a", inv=ids[2]),
         gets("a", inv=ids[3]),
     )
@@ -58,32 +59,32 @@ def test_H6_the_users_message_is_in_view_however_invocations_are_numbered(ids: l
 
 def test_H7_an_answer_to_another_agents_question_is_not_its_business() -> None:
     question = asks("ask", author="other", long_running_tool_ids=("ask",))
-    log = said("user", "Now"), question, gets("ask", author="user")
+    log = make_event("user", "Now"), question, gets("ask", author="user")
     assert turns(ALONE, *log) == ["user: Now"]
     assert codes(ALONE, *log) == []
 
 
 def test_H6_a_result_that_answers_no_call_does_not_bring_the_history_back() -> None:
-    log = *BEFORE, said("user", "Now", inv="1"), gets("ghost", author="user", inv="2")
+    log = *BEFORE, make_event("user", "Now", inv="1"), gets("ghost", author="user", inv="2")
     assert turns(ALONE, *log) == ['user: Now | [ghost returned] {"r":1}']
 
 
 def test_H6_a_hand_over_does_not_hide_what_the_user_asked() -> None:
     log = (
         *BEFORE,
-        said("user", "Now"),
+        make_event("user", "Now"),
         asks("transfer_to_agent", author="root"),
         gets("transfer_to_agent", author="root"),
-        said("root", actions=Actions(transfer_to_agent="bot")),
+        make_event("root", actions=Actions(transfer_to_agent="bot")),
     )
     assert turns(ALONE, *log) == ["user: Now"]
 
 
 def test_H2_branches_bound_the_turn_too() -> None:
     log = (
-        said("user", "Now", branch="root"),
-        said("sibling", "mine", branch="root.left"),
-        said("cousin", "yours", branch="root.right"),
+        make_event("user", "Now", branch="root"),
+        make_event("sibling", "mine", branch="root.left"),
+        make_event("cousin", "yours", branch="root.right"),
     )
     assert turns(ALONE, *log, branch="root.left") == ["user: Now"]
     seen = turns(BOT, *log, branch="root.left")
@@ -98,12 +99,12 @@ def test_an_empty_log_still_gives_a_request(agent: object) -> None:
 def test_step_by_step_is_the_same_turn() -> None:
     log = [
         *BEFORE,
-        said("user", "Now", inv="1"),
+        make_event("user", "Now", inv="1"),
         asks("slow", long_running_tool_ids=("slow",)),
-        said("bot", "Wait.", inv="1"),
+        make_event("bot", "Wait.", inv="1"),
         gets("slow", author="user", inv="2"),
-        said("bot", "Done.", inv="2"),
-        said("user", "Next", inv="3"),
+        make_event("bot", "Done.", inv="2"),
+        make_event("user", "Next", inv="3"),
     ]
     grown = Session("s")
     for index, event in enumerate(log):

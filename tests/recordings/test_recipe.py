@@ -3,9 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
-
-from tests.support.played import Copy, Insertion, Recipe, Step
+from tests.support.recipes import Insertion, Place, Recipe
 
 READER = '''def read_parrot(messages: list[Json], id: str, where: str) -> Recording:
     """Messages of Parrot."""
@@ -56,12 +54,12 @@ TALK = '''def parrot() -> list[Json]:
 '''
 
 FORMAT = Recipe(
-    "Add a format of recordings",
+    ("Add a format of recordings",),
     (
-        Step(
+        Place(
             "src/weft/recordings/frameworks.py", (Insertion(READER, before="def read_langchain"),)
         ),
-        Step(
+        Place(
             "src/weft/recordings/read.py",
             (
                 Insertion(
@@ -76,14 +74,14 @@ FORMAT = Recipe(
             ),
             "LIST_FORMATS",
         ),
-        Step(
+        Place(
             "tests/recordings/samples/parrot.json", json.dumps([{"parrot": "you", "line": "Hello"}])
         ),
-        Step(
+        Place(
             "tests/recordings/samples/parrot.request.json",
             json.dumps({"messages": [{"role": "user", "content": "Hello"}]}),
         ),
-        Step(
+        Place(
             "tests/recordings/test_recordings.py",
             (
                 Insertion(
@@ -93,11 +91,11 @@ FORMAT = Recipe(
             ),
             "EXPECTED",
         ),
-        Step(
+        Place(
             "docs/recordings.md",
             (Insertion("| `parrot` | messages of Parrot |\n", before="| `vercel` |"),),
         ),
-        Step(
+        Place(
             "tests/recordings/test_accounting.py",
             (
                 Insertion(TALK, before="SHAPES: dict"),
@@ -107,23 +105,23 @@ FORMAT = Recipe(
         ),
     ),
     (
-        "tests/recordings/test_recordings.py",
-        "tests/recordings/test_accounting.py",
-        "-k",
-        "every_format_has or every_other_format or parrot",
+        (
+            "tests/recordings/test_recordings.py",
+            "tests/recordings/test_accounting.py",
+            "-k",
+            "every_format_has or every_other_format or parrot",
+        ),
     ),
 )
 
 
 def test_the_recipe_names_every_place() -> None:
-    assert not FORMAT.unnamed()
+    assert not FORMAT.find_unnamed()
 
 
-def test_a_format_that_is_added_as_contributing_says_is_read_whole(tmp_path: Path) -> None:
-    done = FORMAT.play(Copy(tmp_path / "copy"))
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize("number", range(len(FORMAT.steps)))
-def test_a_forgotten_place_is_noticed(tmp_path: Path, number: int) -> None:
-    assert FORMAT.play(Copy(tmp_path / "copy"), without=number).returncode in (1, 2, 4)
+def test_a_format_made_by_the_recipe_is_read_whole_and_a_forgotten_place_is_noticed(
+    tmp_path: Path,
+) -> None:
+    played = FORMAT.play(tmp_path)
+    assert played.whole.passed, played.whole.output
+    assert not played.unnoticed

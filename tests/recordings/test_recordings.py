@@ -318,7 +318,7 @@ def test_objects_that_dump_themselves_are_messages_too() -> None:
         ([{"type": "human", "content": "a"}, {"type": "alien", "content": "b"}],
          "messages: messages[1]", "1 of 2 messages are langchain's"),
         ([{"kind": "request", "parts": []}], "messages", "there is no message in it"),
-        ([object()], "messages[0]", "an object is no message"),
+        ([object()], "messages[0]", "an object is not a message"),
         ([{"author": "bot", "content": 3}], "messages: events[0]", "this is not an event"),
         ([[{"role": "user", "content": "a"}]] * 2, "messages", "there are 2 recordings"),
     ],
@@ -406,8 +406,8 @@ def test_a_streamed_answer_is_put_together_in_whatever_form_it_was_recorded(
     [
         (STREAMS["anthropic"][:3], "the stream was cut off before its end"),
         ("no stream at all", "it is neither JSON nor a stream of events: no stream at all"),
-        ([1, 2], "a chunk of its stream is no object: 1"),
-        (7, "an int is no answer"),
+        ([1, 2], "a chunk of its stream is not an object: 1"),
+        (7, "an int is not an answer"),
         ({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, "busy"),
     ],
 )
@@ -417,7 +417,7 @@ def test_an_answer_that_cannot_be_read_is_named(answer: Json, why: str) -> None:
     named = {one.what: one for one in recording.aside}
     assert why in named["answer"].why
     assert named["answer"].places == ("messages: response",)
-    assert "`score` beside the request" in named
+    assert "`score` next to the request" in named
     assert recording.asks == AGENT
 
 

@@ -11,7 +11,7 @@ from tests.support.recorded import coding_run, service_run, write_lines
 from weft import C, Content, Event, Part, Session
 from weft.content import call_part, result_part
 from weft.recordings import Recording
-from weft.replay.frontier import foreseen, frontier_lines, frontier_svg, oracle_trials
+from weft.replay.frontier import frontier_lines, frontier_svg, keep_used_lines, oracle_trials
 from weft.replay.replay import Trial, replay, uses_of
 
 
@@ -43,7 +43,7 @@ def recording() -> Recording:
 
 def test_the_oracle_keeps_the_lines_and_leaves_that_are_used_later() -> None:
     one = recording()
-    events = foreseen(one, uses_of(one.session.events)).session.events
+    events = keep_used_lines(one, uses_of(one.session.events)).session.events
     first, second = (
         event.content.parts[0].function_response.response  # type: ignore[union-attr,index]
         for event in (events[2], events[4])

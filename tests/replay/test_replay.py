@@ -93,12 +93,12 @@ def test_a_packed_file_is_unpacked() -> None:
         (
             b'{"messages": [{"role": "user", "content": "x"}]}\n{"turns": []}\n',
             "f:2",
-            "this is no recording",
+            "this is not a recording",
         ),
         (b'{"messages": []}', "f:1", "there is no message in it"),
-        (b'{"messages": [{"role": "robot", "text": "x"}]}', "messages[0]", "no role"),
+        (b'{"messages": [{"role": "robot", "text": "x"}]}', "messages[0]", "is not a role"),
         (b'{"messages": ["x"]}', "f:1: messages[0]", "a message is an object"),
-        (b'{"messages": [{"role": "user", "content": 7}]}', "messages[0]", "an int is no content"),
+        (b'{"messages": [{"role": "user", "content": 7}]}', "messages[0]", "an int is not content"),
         (
             b'{"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}',
             "tool_calls[0]",

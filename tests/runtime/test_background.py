@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.build import scripted_agent
 from weft import Agent, RunConfig, Runner, Step, tool
 from weft.errors import DeclarationError, SessionBusy, SessionError, StoreError, UsageError
 from weft.runtime import feeds
@@ -29,12 +30,8 @@ async def told(events: AsyncIterator[Event]) -> list[Event]:
     return [event async for event in events]
 
 
-def bot(*script: object, name: str = "bot", **options: object) -> Agent:
-    return Agent(name, model=ScriptedModel([*script]), **options)  # type: ignore[arg-type]
-
-
 async def test_a_run_goes_on_without_a_reader(address: str) -> None:
-    async with Runner(bot("One.", "Two."), app_name="goes_on", store=address) as runner:
+    async with Runner(scripted_agent("One.", "Two."), app_name="goes_on", store=address) as runner:
         run = await runner.start("hi", session_id="s")
         assert run.id
         assert run.session_id == "s"
@@ -62,7 +59,7 @@ async def test_readers_get_stored_events_then_live_ones_and_partials(address: st
         await gate.wait()
         return "there"
 
-    agent = bot(call("wait_for_it"), chunks("It ", "is ", "there."), tools=[wait_for_it])
+    agent = scripted_agent(call("wait_for_it"), chunks("It ", "is ", "there."), tools=[wait_for_it])
     async with Runner(agent, app_name="live", store=address) as runner:
         run = await runner.start("go", session_id="s", config=STREAM)
         early = runner.events(session_id="s")
@@ -108,7 +105,7 @@ async def test_who_sees_the_end_of_a_run_can_begin_the_next(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaving, gate = asyncio.Event(), asyncio.Event()
-    async with Runner(bot("One.", "Two."), app_name="next", store=address) as runner:
+    async with Runner(scripted_agent("One.", "Two."), app_name="next", store=address) as runner:
         lease_of = runner.store.lease
 
         class SlowLease:
@@ -146,7 +143,7 @@ async def test_a_reader_that_never_reads_does_not_slow_the_run(
 ) -> None:
     monkeypatch.setattr(feeds, "BACKLOG", 5)
     words = [f"{n} " for n in range(50)]
-    async with Runner(bot(chunks(*words), "Bye.")) as runner:
+    async with Runner(scripted_agent(chunks(*words), "Bye.")) as runner:
         run = await runner.start("count", session_id="s", config=STREAM)
         lazy = runner.events(session_id="s")
         first = await anext(lazy)
@@ -168,7 +165,7 @@ async def test_busy_unknown_and_invalid_are_told_before_the_run(address: str) ->
         await gate.wait()
         return "ok"
 
-    agent = bot(call("hold"), "Done.", tools=[hold])
+    agent = scripted_agent(call("hold"), "Done.", tools=[hold])
     async with Runner(agent, app_name="refusals", store=address) as runner:
         run = await runner.start("hi", session_id="s")
         with pytest.raises(SessionBusy):
@@ -190,7 +187,7 @@ async def test_busy_unknown_and_invalid_are_told_before_the_run(address: str) ->
 
 
 async def test_cancel_stops_the_run_and_the_session_goes_on(address: str) -> None:
-    agent = bot(delayed(60, "never"), "Back again.")
+    agent = scripted_agent(delayed(60, "never"), "Back again.")
     async with Runner(agent, app_name="cancel", store=address) as runner:
         run = await runner.start("hi", session_id="s")
         assert runner.active == [run.key]
@@ -210,8 +207,8 @@ async def test_cancel_stops_the_run_and_the_session_goes_on(address: str) -> Non
 async def test_a_run_of_another_runner_is_followed_and_cancelled(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/weft.db"
     async with (
-        Runner(bot(delayed(60, "never")), store=store) as working,
-        Runner(bot(), store=store) as watching,
+        Runner(scripted_agent(delayed(60, "never")), store=store) as working,
+        Runner(scripted_agent(), store=store) as watching,
     ):
         run = await working.start("hi", session_id="s")
         reader = asyncio.create_task(told(watching.events(session_id="s")))
@@ -236,7 +233,7 @@ async def test_a_runner_that_closes_hands_its_runs_over(tmp_path: Path, flow: bo
     scripts = [call("note", text="a"), delayed(60, "never")], ["Noted."]
 
     def program(script: list[object]) -> object:
-        agent = bot(*script, tools=[note])
+        agent = scripted_agent(*script, tools=[note])
         return agent >> Step(_shout, name="shout") if flow else agent
 
     runner = Runner(program(scripts[0]), app_name="app", store=store)  # type: ignore[arg-type]
@@ -266,7 +263,7 @@ async def test_recover_leaves_alone_what_failed_waits_or_was_cancelled(tmp_path:
         return "paid"
 
     store = f"sqlite:///{tmp_path}/weft.db"
-    agent = bot(call("pay"), RuntimeError("503"), delayed(60, ""), "fine", tools=[pay])
+    agent = scripted_agent(call("pay"), RuntimeError("503"), delayed(60, ""), "fine", tools=[pay])
     async with Runner(agent, store=store) as runner:
         await (await runner.start("waits", session_id="waits"))
         assert (await (await runner.start("fails", session_id="fails"))).error is not None
@@ -277,7 +274,7 @@ async def test_recover_leaves_alone_what_failed_waits_or_was_cancelled(tmp_path:
 
 
 async def test_a_session_deleted_while_it_is_followed_ends_the_stream(address: str) -> None:
-    async with Runner(bot("One."), app_name="deleted", store=address) as runner:
+    async with Runner(scripted_agent("One."), app_name="deleted", store=address) as runner:
         await (await runner.start("hi", session_id="s"))
         events = runner.events(session_id="s", follow=True)
         assert [(await anext(events)).sequence for _ in range(2)] == [1, 2]
@@ -287,7 +284,7 @@ async def test_a_session_deleted_while_it_is_followed_ends_the_stream(address: s
 
 
 async def test_a_fork_begins_with_the_first_events_and_shares_nothing_back(address: str) -> None:
-    agent = bot("One.", "Two.", "Other.", output_key="user:last")
+    agent = scripted_agent("One.", "Two.", "Other.", output_key="user:last")
     async with Runner(agent, app_name="fork", store=address) as runner:
         await runner.run("a", session_id="s", state={"topic": "x"})
         await runner.run("b", session_id="s")
@@ -318,7 +315,7 @@ async def test_a_fork_that_cannot_be_filled_is_not_there() -> None:
                 raise StoreError("the database is away", where="here", hint="wait")
             await super().delete(key)
 
-    async with Runner(bot("One.", "Two."), app_name="fork", store=Failing()) as runner:
+    async with Runner(scripted_agent("One.", "Two."), app_name="fork", store=Failing()) as runner:
         await runner.run("a", session_id="s")
         away += ["append and delete", "delete"]
         with pytest.raises(StoreError, match="the database is away"):
@@ -328,7 +325,7 @@ async def test_a_fork_that_cannot_be_filled_is_not_there() -> None:
 
 
 async def test_a_thousand_readers_of_one_run() -> None:
-    async with Runner(bot("One.")) as runner:
+    async with Runner(scripted_agent("One.")) as runner:
         run = await runner.start("hi", session_id="s")
         readers = [asyncio.create_task(told(runner.events(session_id="s"))) for _ in range(1_000)]
         await run
@@ -337,7 +334,7 @@ async def test_a_thousand_readers_of_one_run() -> None:
 
 
 async def test_a_reader_that_leaves_at_once_leaves_nothing_behind() -> None:
-    async with Runner(bot(chunks("One ", "two."))) as runner:
+    async with Runner(scripted_agent(chunks("One ", "two."))) as runner:
         run = await runner.start("hi", session_id="s", config=STREAM, follow=True)
         batches = run.batches()
         assert [event.text for event in await anext(batches)] == ["hi"]
@@ -348,7 +345,7 @@ async def test_a_reader_that_leaves_at_once_leaves_nothing_behind() -> None:
 
 
 async def test_a_run_can_be_read_twice() -> None:
-    async with Runner(bot(chunks("One ", "two."))) as runner:
+    async with Runner(scripted_agent(chunks("One ", "two."))) as runner:
         run = await runner.start("hi", session_id="s", config=STREAM, follow=True)
         first = [event.text for event in await told(run.events())]
         assert first == ["hi", "One ", "two.", "One two."]
@@ -356,7 +353,7 @@ async def test_a_run_can_be_read_twice() -> None:
 
 
 async def test_events_that_are_there_at_once_come_together() -> None:
-    async with Runner(bot(chunks("One ", "two."), "Three.")) as runner:
+    async with Runner(scripted_agent(chunks("One ", "two."), "Three.")) as runner:
         run = await runner.start("hi", session_id="s", config=STREAM, follow=True)
         batches = run.batches()
         said = await anext(batches)
@@ -368,7 +365,7 @@ async def test_events_that_are_there_at_once_come_together() -> None:
 
 
 async def test_a_run_that_is_over_is_no_garbage_that_waits_for_the_collector() -> None:
-    async with Runner(bot(*["One."] * 9)) as runner:
+    async with Runner(scripted_agent(*["One."] * 9)) as runner:
         await (await runner.start("hi", session_id="s"))
         gc.collect()
         gc.disable()

@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from tests.runtime.laws import check_laws, goes_on, responses, runs
+from tests.runtime.tools import look
 from weft import (
     Agent,
     CallbackContext,
@@ -26,12 +27,6 @@ from weft.ir import Prompt
 from weft.stores.memories import Memory
 from weft.testing import ScriptedModel, call, delayed
 from weft.values import Json
-
-
-def look(city: str = "Oslo") -> str:
-    """Look."""
-    return f"rain in {city}"
-
 
 # Sessions, apps, users.
 

@@ -8,6 +8,7 @@ import pytest
 
 import weft
 from tests.runtime.laws import check_laws, goes_on, responses, runs
+from tests.runtime.tools import look
 from weft import (
     Agent,
     Content,
@@ -22,11 +23,6 @@ from weft.content import FunctionCall, call_part
 from weft.ir import Prompt
 from weft.testing import ScriptedModel, call, cut, malformed, thought
 from weft.values import Json, JsonObject
-
-
-def look(city: str = "Oslo") -> str:
-    """Look."""
-    return f"rain in {city}"
 
 
 class Says:

@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from tests.runtime.laws import check_laws, goes_on, responses, runs
+from tests.runtime.tools import look
 from weft import (
     Agent,
     Part,
@@ -20,11 +21,6 @@ from weft import (
 from weft.content import media_part
 from weft.testing import ScriptedModel, call
 from weft.values import JsonObject
-
-
-def look(city: str = "Oslo") -> str:
-    """Look."""
-    return f"rain in {city}"
 
 
 class Unprintable(Exception):

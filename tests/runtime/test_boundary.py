@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import weft
+from tests.runtime.tools import approve
 from weft import Agent, C, Content, Part, Runner, Session, WeftError, tool
 from weft.cli import app
 from weft.content import (
@@ -292,12 +293,6 @@ def pay(amount: int) -> str:
     """Pay."""
     paid.append(amount)
     return f"paid {amount}"
-
-
-@tool(long_running=True)
-def approve(amount: int) -> dict[str, str]:
-    """Ask a manager."""
-    return {"status": "asked"}
 
 
 def look() -> str:

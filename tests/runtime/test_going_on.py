@@ -5,24 +5,13 @@ import asyncio
 import pytest
 
 import weft
-from weft import Actions, Agent, Content, Event, Part, Runner, Session
+from tests.support.build import make_event
+from weft import Agent, Runner, Session
 from weft.runtime.program import AgentBindings
 from weft.session import MemoryStore, SessionKey
 from weft.testing import ScriptedModel, call
 
 KEY = SessionKey("bot", "user", "s")
-
-
-def said(author: str, text: str, *, partial: bool = False, **delta: str) -> Event:
-    """An event of the text that writes to the state."""
-    role = "user" if author == "user" else "model"
-    return Event(
-        author=author,
-        content=Content(parts=(Part(text=text),), role=role),
-        invocation_id="i1",
-        partial=partial,
-        actions=Actions(state_delta=dict(delta)),
-    )
 
 
 def texts(session: Session) -> list[str]:
@@ -71,8 +60,14 @@ async def test_the_request_is_the_one_that_a_log_of_its_own_gives() -> None:
 
 @pytest.mark.parametrize("partial", [False, True])
 async def test_what_is_never_stored_is_not_taken_over(partial: bool) -> None:
-    odd = said("bot", "yes", partial=True) if partial else said("bot", "yes", **{"temp:x": "1"})
-    value = Session("s", state={"a": "1"}, events=[said("user", "no?", b="2"), odd])
+    odd = (
+        make_event("bot", "yes", inv="i1", partial=True)
+        if partial
+        else make_event("bot", "yes", inv="i1", writes={"temp:x": "1"})
+    )
+    value = Session(
+        "s", state={"a": "1"}, events=[make_event("user", "no?", inv="i1", writes={"b": "2"}), odd]
+    )
     store = MemoryStore()
     session = await store.take(KEY, value)
     assert session.events.memo is not value.events.memo
@@ -84,7 +79,11 @@ async def test_what_is_never_stored_is_not_taken_over(partial: bool) -> None:
 
 
 async def test_state_of_the_user_and_the_app_is_shared_with_other_sessions() -> None:
-    value = Session("s", state={"a": "1"}, events=[said("user", "x", **{"user:u": "2", "b": "3"})])
+    value = Session(
+        "s",
+        state={"a": "1"},
+        events=[make_event("user", "x", inv="i1", writes={"user:u": "2", "b": "3"})],
+    )
     store = MemoryStore()
     session = await store.take(KEY, value)
     assert session.state == {"a": "1", "user:u": "2", "b": "3"}

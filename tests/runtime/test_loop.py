@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import weft
+from tests.support.tools import add
 from weft import (
     Agent,
     CallbackContext,
@@ -31,11 +32,6 @@ from weft.values import JsonObject
 def says(text: str) -> Content:
     """What a callback answers with."""
     return Content(parts=(Part(text=text),), role="model")
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def shown(events: tuple[Event, ...]) -> list[object]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests.runtime.tools import approve
 from weft import Agent, Runner, Session, ToolContext, ToolResult, tool
 from weft.errors import SessionError
 from weft.testing import ScriptedModel, call
@@ -266,12 +267,6 @@ def test_a_confirmation_takes_a_yes_or_no_by_either_id_and_nothing_else() -> Non
         assert 'pay -> {"result":"paid 5"}' in str(model.prompts[1])
 
     asyncio.run(go())
-
-
-@tool(long_running=True)
-def approve(amount: int) -> dict[str, str]:
-    """Ask a manager."""
-    return {"status": "asked"}
 
 
 def test_a_question_stays_listed_until_it_is_answered(tmp_path: Path) -> None:

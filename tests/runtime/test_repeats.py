@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.build import scripted_agent
 from weft import Actions, Agent, Content, Event, Part, RunConfig, Runner, tool
 from weft.content import FunctionResponse
 from weft.errors import DeclarationError, ModelError, SessionBusy, SessionError, UsageError
@@ -26,10 +27,6 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/weft.db"
 
 
-def bot(*script: object, **options: object) -> Agent:
-    return Agent("bot", model=ScriptedModel([*script]), **options)  # type: ignore[arg-type]
-
-
 async def texts(runner: Runner, session_id: str = "s") -> list[str]:
     return [e.text for e in (await runner.session(session_id=session_id)).events if e.text]
 
@@ -43,7 +40,7 @@ async def test_the_same_request_twice_is_one_turn_and_the_same_answer(address: s
         booked.append(what)
         return "booked"
 
-    agent = bot(call("book", what="Oslo"), "Booked.", "Bye.", tools=[book])
+    agent = scripted_agent(call("book", what="Oslo"), "Booked.", "Bye.", tools=[book])
     async with Runner(agent, app_name="twice", store=address) as runner:
         first = await runner.run("Book Oslo", session_id="s", request_id="r-1")
         assert (first.text, first.repeated, first.invocation_id) == ("Booked.", False, "r-1")
@@ -60,7 +57,7 @@ async def test_the_same_request_twice_is_one_turn_and_the_same_answer(address: s
 
 
 async def test_two_at_once_are_one_turn(address: str) -> None:
-    agent = bot(chunks("On", "ce."))
+    agent = scripted_agent(chunks("On", "ce."))
     async with Runner(agent, app_name="at_once", store=address) as runner:
         results = await asyncio.gather(
             *(runner.run("hi", session_id="s", request_id="r") for _ in range(4))
@@ -80,7 +77,7 @@ async def test_a_repeated_message_does_not_stop_its_own_run(address: str) -> Non
         await gate.wait()
         return "ok"
 
-    agent = bot(call("hold"), "Done.", tools=[hold])
+    agent = scripted_agent(call("hold"), "Done.", tools=[hold])
     async with Runner(agent, app_name="own", store=address) as runner:
         first = await runner.start("go", session_id="s", request_id="r")
         await begun.wait()
@@ -109,7 +106,7 @@ async def test_a_stopped_request_stays_stopped_and_a_failed_one_is_tried_again()
         return "ok"
 
     failing = ModelError("down", code="overloaded")
-    agent = bot(call("hold"), failing, "Up again.", tools=[hold])
+    agent = scripted_agent(call("hold"), failing, "Up again.", tools=[hold])
     async with Runner(agent, app_name="stopped") as runner:
         run = await runner.start("go", session_id="s", request_id="r1")
         assert await runner.cancel(session_id="s")
@@ -126,7 +123,7 @@ async def test_a_stopped_request_stays_stopped_and_a_failed_one_is_tried_again()
 
 
 async def test_a_request_id_that_cannot_be_right_is_refused() -> None:
-    async with Runner(bot("One.", "Two."), app_name="wrong") as runner:
+    async with Runner(scripted_agent("One.", "Two."), app_name="wrong") as runner:
         for wrong in ("", "a\nb", "x" * 201, 7):
             with pytest.raises(UsageError, match="request_id="):
                 runner.run("hi", session_id="s", request_id=wrong)  # type: ignore[arg-type]
@@ -162,7 +159,7 @@ async def test_what_was_cut_off_is_finished_before_the_next_message(address: str
             await asyncio.sleep(60)
         return f"did {n}"
 
-    agent = bot(call("work", n=1), "First is done.", "Second.", "Third.", tools=[work])
+    agent = scripted_agent(call("work", n=1), "First is done.", "Second.", "Third.", tools=[work])
     async with Runner(agent, app_name="cut", store=address) as runner:
         run = await runner.start("first", session_id="s")
         await begun.wait()
@@ -221,7 +218,7 @@ async def test_stopping_a_run_that_finishes_an_earlier_one_stops_both() -> None:
         await asyncio.sleep(60)
         return "did"
 
-    agent = bot(call("work"), "Never.", tools=[work])
+    agent = scripted_agent(call("work"), "Never.", tools=[work])
     async with Runner(agent, app_name="both") as runner:
         run = await runner.start("first", session_id="s")
         await begun.wait()
@@ -306,7 +303,7 @@ async def test_a_killed_worker_and_one_that_wakes_up_late_add_nothing(
     late.send_signal(signal.SIGCONT)
     said, _ = await asyncio.to_thread(late.communicate, "go\n")
     assert said == "Booked. True\n"
-    runner = Runner(bot(), app_name="killed", store=address)
+    runner = Runner(scripted_agent(), app_name="killed", store=address)
     async with runner:
         events = await runner.store.events(SessionKey("killed", "user", "s"))
     assert [e.text for e in events or () if e.text] == ["Book Oslo", "Booked."]

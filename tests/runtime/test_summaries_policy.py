@@ -204,7 +204,7 @@ def test_bad_options_are_refused_where_they_are_written() -> None:
         ({"every": 0}, "whole number"),
         ({"scope": "everything"}, "scope"),
         ({"schema": {"type": "nonsense"}}, "JSON Schema"),
-        ({"prompt": " "}, "no text"),
+        ({"prompt": " "}, "not a text"),
         ({"befor": 3}, "did you mean `before`"),
     ):
         with pytest.raises(DeclarationError, match=words):

@@ -5,15 +5,10 @@ import asyncio
 import pytest
 
 import weft
+from tests.runtime.tools import approve
 from weft import Agent, Content, Part, Runner, Sequence, ToolContext, tool
 from weft.content import FunctionResponse
 from weft.testing import ScriptedModel, call
-
-
-@tool(long_running=True)
-def approve(amount: int) -> dict[str, str]:
-    """Ask a manager."""
-    return {"status": "asked"}
 
 
 @tool(long_running=True)

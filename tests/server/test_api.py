@@ -11,17 +11,14 @@ import httpx2
 import pytest
 
 from tests.server.live import read_events, serving
+from tests.support.build import scripted_agent
 from weft import Agent, ToolContext, tool
 from weft.content import Blob, Part
 from weft.server import Limits, app, sessions, watching
 from weft.server.application import ENDPOINTS
-from weft.testing import ScriptedModel, call, chunks, delayed, usage
+from weft.testing import call, chunks, delayed, usage
 
 ONE = "/api/apps/bot/sessions/s"
-
-
-def bot(*script: object, **options: object) -> Agent:
-    return Agent("bot", model=ScriptedModel([*script]), **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -58,7 +55,10 @@ def test_every_function_of_a_chapter_has_its_row() -> None:
 
 
 def test_a_session_from_beginning_to_end(store: str) -> None:
-    with serving(app(bot("Hello.", "Bye."), store=store)) as live, live.client() as client:
+    with (
+        serving(app(scripted_agent("Hello.", "Bye."), store=store)) as live,
+        live.client() as client,
+    ):
         assert client.get("/api/apps").json()[0]["name"] == "bot"
         made = client.post("/api/apps/bot/sessions", json={"id": "s", "state": {"topic": "x"}})
         assert (made.status_code, made.json()["status"]) == (201, "new")
@@ -95,7 +95,10 @@ def test_a_session_from_beginning_to_end(store: str) -> None:
 
 
 def test_a_run_is_streamed_where_the_client_accepts_it(store: str) -> None:
-    with serving(app(bot(chunks("He", "llo.")), store=store)) as live, live.client() as client:
+    with (
+        serving(app(scripted_agent(chunks("He", "llo.")), store=store)) as live,
+        live.client() as client,
+    ):
         accept = {"accept": "text/event-stream"}
         with client.stream(
             "POST", f"{ONE}/runs", json={"message": "hi", "create": True}, headers=accept
@@ -118,7 +121,7 @@ def waiting_bot() -> tuple[Agent, threading.Event]:
         go.wait(600)
         return "ok"
 
-    agent = bot(call("wait"), "Done.", tools=[wait])
+    agent = scripted_agent(call("wait"), "Done.", tools=[wait])
     return agent, go
 
 
@@ -138,7 +141,7 @@ def test_who_comes_back_misses_nothing(store: str) -> None:
 
 
 def test_busy_unknown_and_invalid_are_told_before_the_stream(store: str) -> None:
-    agent = bot(delayed(60, "never"))
+    agent = scripted_agent(delayed(60, "never"))
     with serving(app(agent, store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
 
@@ -176,7 +179,7 @@ def test_questions_are_listed_and_answered(store: str) -> None:
         paid.append(amount)
         return "paid"
 
-    agent = bot(call("pay", amount=5), "It is paid.", tools=[pay])
+    agent = scripted_agent(call("pay", amount=5), "It is paid.", tools=[pay])
     with serving(app(agent, store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
         with client.stream(
@@ -216,7 +219,7 @@ def test_artifacts_are_read_and_never_shown_as_pages(store: str) -> None:
             await ctx.save_artifact(name, Part(inline_data=Blob(mime_type="x/y", data=data)))
         return "saved"
 
-    agent = bot(call("save"), "Saved.", tools=[save])
+    agent = scripted_agent(call("save"), "Saved.", tools=[save])
     with serving(app(agent, store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
         with client.stream(
@@ -238,7 +241,7 @@ def test_artifacts_are_read_and_never_shown_as_pages(store: str) -> None:
 
 
 def test_metrics_and_description(store: str) -> None:
-    agent = bot(usage("Hi.", prompt=100, output=7, cached=50))
+    agent = scripted_agent(usage("Hi.", prompt=100, output=7, cached=50))
     with serving(app(agent, store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
         with client.stream(
@@ -259,7 +262,7 @@ def test_metrics_and_description(store: str) -> None:
 def test_a_model_that_fails_in_mid_stream_leaves_the_stream_whole(store: str) -> None:
     from weft.testing import fails_after
 
-    agent = bot(fails_after("Half an", error=RuntimeError("boom")))
+    agent = scripted_agent(fails_after("Half an", error=RuntimeError("boom")))
     with serving(app(agent, store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
         with client.stream(
@@ -272,7 +275,7 @@ def test_a_model_that_fails_in_mid_stream_leaves_the_stream_whole(store: str) ->
 
 
 def test_a_session_deleted_while_it_is_followed_ends_the_stream(store: str) -> None:
-    with serving(app(bot("Hi."), store=store)) as live, live.client() as client:
+    with serving(app(scripted_agent("Hi."), store=store)) as live, live.client() as client:
         client.post(f"{ONE}/runs", json={"message": "hi", "create": True})
         accept = {"accept": "text/event-stream"}
         with client.stream("GET", f"{ONE}/events?follow=1", headers=accept) as got:
@@ -285,7 +288,7 @@ def test_a_session_deleted_while_it_is_followed_ends_the_stream(store: str) -> N
 
 
 async def test_a_thousand_streams_are_open_at_once(store: str) -> None:
-    application = app(bot(), store=store, limits=Limits(burst=5_000, rate=5_000))
+    application = app(scripted_agent(), store=store, limits=Limits(burst=5_000, rate=5_000))
     with serving(application) as live, live.client() as client:
 
         def change(n: int) -> None:

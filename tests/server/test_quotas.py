@@ -13,6 +13,7 @@ import pytest
 
 from tests.server.live import Live, serving
 from tests.server.test_refusals import ANN, BOB, problem
+from tests.support.build import scripted_agent
 from tests.turns.test_serving import server
 from weft import Agent, Runner
 from weft.errors import StoreError, UsageError
@@ -26,10 +27,6 @@ from weft.turns import Worker, open_turns
 
 NOON = 20_000 * 86_400.0 + 43_200
 """Noon of a day of UTC: 2024-10-04."""
-
-
-def bot(*script: object, name: str = "bot") -> Agent:
-    return Agent(name, model=ScriptedModel([*script]))  # type: ignore[list-item]
 
 
 def begin(
@@ -57,7 +54,7 @@ def two_users(*agents: Agent, **options: object) -> Generator[tuple[Live, list[f
 def test_turns_a_minute_are_counted_for_each_user_and_come_back() -> None:
     quotas = Quotas(user=Quota(turns_per_minute=2))
     with (
-        two_users(bot(*["Hello."] * 9), quotas=quotas) as (live, now),
+        two_users(scripted_agent(*["Hello."] * 9), quotas=quotas) as (live, now),
         live.client(ANN) as ann,
         live.client(BOB) as bob,
     ):
@@ -85,7 +82,10 @@ def test_turns_a_minute_are_counted_for_each_user_and_come_back() -> None:
 
 def test_the_routes_of_other_clients_are_counted_in_the_same_book() -> None:
     quotas = Quotas(user=Quota(turns_per_minute=3))
-    with two_users(bot(*["Hello."] * 9), quotas=quotas) as (live, now), live.client(ANN) as ann:
+    with (
+        two_users(scripted_agent(*["Hello."] * 9), quotas=quotas) as (live, now),
+        live.client(ANN) as ann,
+    ):
         ann.post("/apps/bot/users/ann/sessions/a", json={})
         said = {"role": "user", "parts": [{"text": "Hi"}]}
         adk = {"appName": "bot", "userId": "ann", "sessionId": "a", "newMessage": said}
@@ -111,7 +111,9 @@ def test_tokens_of_a_day_end_at_midnight() -> None:
     quotas = Quotas(app=Quota(tokens_per_day=100))
     script = [usage("Hello.", prompt=50, output=10)] * 9
     with (
-        two_users(bot(*script), bot(*script, name="other"), quotas=quotas) as (live, now),
+        two_users(
+            scripted_agent(*script), scripted_agent(*script, name="other"), quotas=quotas
+        ) as (live, now),
         live.client(ANN) as ann,
         live.client(BOB) as bob,
     ):
@@ -148,7 +150,7 @@ def test_open_runs_are_free_again_when_one_ends() -> None:
     quotas = Quotas(user=Quota(open_runs=1))
     script = [delayed(30, "Slow."), "Hello.", "Hello."]
     with (
-        two_users(bot(*script), quotas=quotas) as (live, _),
+        two_users(scripted_agent(*script), quotas=quotas) as (live, _),
         live.client(ANN) as ann,
         live.client(BOB) as bob,
     ):
@@ -166,7 +168,10 @@ def test_open_runs_are_free_again_when_one_ends() -> None:
 
 def test_what_began_no_run_is_not_counted() -> None:
     quotas = Quotas(user=Quota(turns_per_minute=2, open_runs=1))
-    with two_users(bot("Hello.", "Bye."), quotas=quotas) as (live, _), live.client(ANN) as ann:
+    with (
+        two_users(scripted_agent("Hello.", "Bye."), quotas=quotas) as (live, _),
+        live.client(ANN) as ann,
+    ):
         for _ in range(3):
             assert begin(ann, create=False).status_code == 404
         assert begin(ann, request_id="one").status_code == 200
@@ -181,7 +186,7 @@ def test_a_user_and_an_app_may_have_a_quota_of_their_own() -> None:
         users={"bob": Quota(turns_per_minute=2)},
         apps={"other": Quota(turns_per_minute=1)},
     )
-    agents = bot(*["Hello."] * 9), bot(*["Hello."] * 9, name="other")
+    agents = scripted_agent(*["Hello."] * 9), scripted_agent(*["Hello."] * 9, name="other")
     with (
         two_users(*agents, quotas=quotas) as (live, _),
         live.client(ANN) as ann,
@@ -194,7 +199,7 @@ def test_a_user_and_an_app_may_have_a_quota_of_their_own() -> None:
 
 
 def test_a_server_with_too_many_runs_sheds_load_before_the_stream() -> None:
-    application = app(bot(delayed(30, "Slow."), "Hello."), limits=Limits(runs=1))
+    application = app(scripted_agent(delayed(30, "Slow."), "Hello."), limits=Limits(runs=1))
     with serving(application) as live, live.client() as client:
         path = "/api/apps/bot/sessions/s"
         client.post(f"{path}/runs", json={"message": "Hi", "create": True})
@@ -217,7 +222,7 @@ class WithWorker:
 
     def __init__(self, path: Path, **options: object) -> None:
         self.address = f"sqlite:///{path / 'weft.db'}"
-        self.agent = bot(*[usage("Hello.", prompt=50, output=10)] * 9)
+        self.agent = scripted_agent(*[usage("Hello.", prompt=50, output=10)] * 9)
         store = open_store(self.address)
         turns = open_turns(store)
         runner = Runner(self.agent, app_name="bot", store=store)
@@ -312,9 +317,9 @@ def test_wrong_quotas_are_refused_at_the_start() -> None:
     with pytest.raises(UsageError, match="apps is a list"):
         Quotas(apps=["bot"])  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="quotas is a Quota"):
-        app(bot(), quotas=Quota())  # type: ignore[arg-type]
+        app(scripted_agent(), quotas=Quota())  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="`bto`, which is not served") as wrong:
-        app(bot(), quotas=Quotas(apps={"bto": Quota(open_runs=1)}))
+        app(scripted_agent(), quotas=Quotas(apps={"bto": Quota(open_runs=1)}))
     assert "bot" in wrong.value.hint
 
 
@@ -507,4 +512,4 @@ async def test_a_clock_that_is_set_back_keeps_nobody_out_for_longer_than_the_min
     await book.close()
 
 
-talker = bot(*["Hello."] * 50, name="talker")
+talker = scripted_agent(*["Hello."] * 50, name="talker")

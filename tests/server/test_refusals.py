@@ -12,17 +12,13 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from tests.server.live import serving
-from weft import Agent
+from tests.support.build import scripted_agent
 from weft.errors import UsageError
 from weft.server import Limits, Tokens, app
-from weft.testing import ScriptedModel, chunks
+from weft.testing import chunks
 
 ONE = "/api/apps/bot/sessions/s"
 ANN, BOB = "ann-has-a-long-secret", "bob-has-a-long-secret"
-
-
-def bot(*script: object) -> Agent:
-    return Agent("bot", model=ScriptedModel([*script]))  # type: ignore[list-item]
 
 
 def client_of(application: object, token: str | None, **headers: str) -> TestClient:
@@ -44,7 +40,7 @@ def problem(response: object) -> tuple[int, str]:
 
 
 def test_nothing_is_told_without_the_token_of_this_start() -> None:
-    application = app(bot())
+    application = app(scripted_agent())
     for token in (None, "", "wrong", "Bearer", application.token[:-1]):  # type: ignore[index]
         for path in (
             "/api/apps",
@@ -58,11 +54,11 @@ def test_nothing_is_told_without_the_token_of_this_start() -> None:
             assert problem(client_of(application, token).get(path)) == (401, "unauthenticated")
     assert client_of(application, None).get("/health").json() == {"status": "ok"}
     assert client_of(application, application.token).get("/api/apps").status_code == 200
-    assert app(bot()).token != application.token
+    assert app(scripted_agent()).token != application.token
 
 
 def test_the_printed_address_sets_a_cookie_that_only_this_site_sends() -> None:
-    application = app(bot())
+    application = app(scripted_agent())
     client = client_of(application, None)
     assert problem(client.get("/?token=wrong")) == (401, "unauthenticated")
     led = client.get(f"/api/apps?token={application.token}&x=1")
@@ -74,7 +70,7 @@ def test_the_printed_address_sets_a_cookie_that_only_this_site_sends() -> None:
 
 
 def test_another_host_is_another_server() -> None:
-    application = app(bot())
+    application = app(scripted_agent())
     for host in (
         "evil.example",
         "127.0.0.1.evil.example",
@@ -96,7 +92,7 @@ def test_another_host_is_another_server() -> None:
     "origin", ["http://evil.example", "http://[", "null", "http://127.0.0.1:9", "file://"]
 )
 def test_a_page_of_another_origin_may_not_ask(origin: str) -> None:
-    application = app(bot())
+    application = app(scripted_agent())
     client = client_of(application, application.token, origin=origin)
     assert problem(client.get("/api/apps")) == (403, "origin")
     assert problem(client.post(f"{ONE}/runs", json={"message": "x"})) == (403, "origin")
@@ -109,7 +105,7 @@ def test_a_page_of_another_origin_may_not_ask(origin: str) -> None:
 
 
 def test_bodies_that_are_too_long_malformed_or_of_another_type() -> None:
-    application = app(bot(), limits=Limits(body=1_000))
+    application = app(scripted_agent(), limits=Limits(body=1_000))
     client = client_of(application, application.token)
     path = f"{ONE}/runs"
     big = json.dumps({"message": "x" * 2_000}).encode()
@@ -130,7 +126,10 @@ def test_bodies_that_are_too_long_malformed_or_of_another_type() -> None:
 
 
 def test_a_hundred_megabytes_are_refused_before_they_arrive() -> None:
-    with serving(app(bot())) as live, socket.create_connection(("127.0.0.1", live.port)) as plain:
+    with (
+        serving(app(scripted_agent())) as live,
+        socket.create_connection(("127.0.0.1", live.port)) as plain,
+    ):
         plain.sendall(
             f"POST {ONE}/runs HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {live.token}\r\n"
             "content-type: application/json\r\ncontent-length: 100000000\r\n\r\n{".encode()
@@ -139,7 +138,7 @@ def test_a_hundred_megabytes_are_refused_before_they_arrive() -> None:
 
 
 def test_users_see_only_their_own_sessions() -> None:
-    application = app(bot("Hi Ann."), auth=Tokens({"ann": ANN, "bob": BOB}))
+    application = app(scripted_agent("Hi Ann."), auth=Tokens({"ann": ANN, "bob": BOB}))
     assert application.token is None
     ann, bob = client_of(application, ANN), client_of(application, BOB)
     with ann, bob:
@@ -164,7 +163,7 @@ def test_a_function_of_the_application_says_who_asks() -> None:
     async def who(connection: HTTPConnection) -> str | None:
         return connection.headers.get("x-user")
 
-    application = app(bot("Hi."), auth=who, hosts=["*"])
+    application = app(scripted_agent("Hi."), auth=who, hosts=["*"])
     outer = Starlette(routes=[Mount("/agents", application)])
     assert problem(client_of(outer, None).get("/agents/api/apps")) == (401, "unauthenticated")
     client = client_of(outer, None, **{"x-user": "cy"})
@@ -172,7 +171,7 @@ def test_a_function_of_the_application_says_who_asks() -> None:
     assert client.get("/agents/health").status_code == 200
     assert client.get("/agents/openapi.json").json()["servers"] == [{"url": "/agents"}]
     with pytest.raises(UsageError, match="auth is a str"):
-        app(bot(), auth="secret")  # type: ignore[arg-type]
+        app(scripted_agent(), auth="secret")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="nothing to serve"):
         app()
 
@@ -181,20 +180,20 @@ def test_a_function_that_fails_lets_nobody_in_and_says_nothing_of_why() -> None:
     def who(connection: HTTPConnection) -> str | None:
         raise ConnectionError("the directory at 10.0.0.7 is down")
 
-    client = client_of(app(bot("Hi."), auth=who, hosts=["*"]), None)
+    client = client_of(app(scripted_agent("Hi."), auth=who, hosts=["*"]), None)
     refused = client.get("/api/apps")
     assert problem(refused) == (500, "internal")
     assert "10.0.0.7" not in refused.text
 
 
 def test_too_many_requests_and_streams_are_refused() -> None:
-    application = app(bot(), limits=Limits(rate=0.001, burst=3))
+    application = app(scripted_agent(), limits=Limits(rate=0.001, burst=3))
     client = client_of(application, application.token)
     assert [client.get("/api/apps").status_code for _ in range(4)] == [200, 200, 200, 429]
     refused = client.get("/api/apps")
     assert problem(refused) == (429, "rate")
     assert int(refused.headers["retry-after"]) > 0
-    with serving(app(bot(), limits=Limits(streams=1))) as live, live.client() as one:
+    with serving(app(scripted_agent(), limits=Limits(streams=1))) as live, live.client() as one:
         one.post("/api/apps/bot/sessions", json={"id": "s"})
         accept = {"accept": "text/event-stream"}
         with one.stream("GET", f"{ONE}/events?follow=1", headers=accept), live.client() as two:
@@ -203,7 +202,7 @@ def test_too_many_requests_and_streams_are_refused() -> None:
 
 def test_a_client_that_never_reads_does_not_hold_up_the_run() -> None:
     words = [f"{'x' * 1_000} {n} " for n in range(1_500)]
-    application = app(bot(chunks(*words)), limits=Limits(stalled=1))
+    application = app(scripted_agent(chunks(*words)), limits=Limits(stalled=1))
     with (
         serving(application) as live,
         live.client() as client,
@@ -224,7 +223,7 @@ def test_a_client_that_never_reads_does_not_hold_up_the_run() -> None:
 
 
 def test_a_body_that_does_not_arrive_is_refused_in_the_end() -> None:
-    application = app(bot("never asked"), limits=Limits(stalled=0.3))
+    application = app(scripted_agent("never asked"), limits=Limits(stalled=0.3))
     head = (
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n"
         "content-type: application/json\r\ncontent-length: 400\r\n\r\n{{"
@@ -244,7 +243,7 @@ def test_a_body_that_does_not_arrive_is_refused_in_the_end() -> None:
 
 def test_scripts_and_escapes_stay_text() -> None:
     planted = "<script>alert(1)</script>\x1b[2J\u202e"
-    application = app(bot(planted))
+    application = app(scripted_agent(planted))
     with client_of(application, application.token) as client:
         client.post(f"{ONE}/runs", json={"message": planted, "create": True})
         got = client.get(f"{ONE}/events")
@@ -262,7 +261,10 @@ def test_tokens_are_read_from_a_file_or_a_variable(
     for source in (str(file), "env:WEFT_TEST_TOKENS"):
         monkeypatch.setenv("WEFT_TEST_TOKENS", f"ann={ANN};bob={BOB}")
         assert (
-            client_of(app(bot(), auth=Tokens.read(source)), BOB).get("/api/apps").status_code == 200
+            client_of(app(scripted_agent(), auth=Tokens.read(source)), BOB)
+            .get("/api/apps")
+            .status_code
+            == 200
         )
     for text, words in (("ann", "line 1"), ("ann=short", "too short"), ("", "no tokens")):
         file.write_text(text)
@@ -275,7 +277,7 @@ def test_tokens_are_read_from_a_file_or_a_variable(
 
 
 def test_a_wrong_field_method_or_app_is_told_what_there_is() -> None:
-    application = app(bot())
+    application = app(scripted_agent())
     client = client_of(application, application.token)
     near = client.post("/api/apps/bot/sessions", json={"stat": {}})
     assert problem(near) == (422, "invalid")
@@ -300,7 +302,7 @@ def test_a_wrong_field_method_or_app_is_told_what_there_is() -> None:
 
 
 def test_state_that_could_not_be_kept_is_refused_and_nothing_is_written() -> None:
-    application = app(bot())
+    application = app(scripted_agent())
     client = client_of(application, application.token)
     client.post("/api/apps/bot/sessions", json={"id": "s"})
     for key in ("", "temp:x"):
@@ -311,7 +313,7 @@ def test_state_that_could_not_be_kept_is_refused_and_nothing_is_written() -> Non
 
 @pytest.mark.parametrize("number", ["\N{SUPERSCRIPT TWO}", "9" * 5_000, "-1", "1.5", "0x1"])
 def test_what_only_looks_like_a_number_is_refused(number: str) -> None:
-    application = app(bot("Hi."))
+    application = app(scripted_agent("Hi."))
     with client_of(application, application.token) as client:
         client.post("/api/apps/bot/sessions", json={"id": "s"})
         assert problem(client.get(f"{ONE}/events", params={"after": number})) == (422, "invalid")
@@ -321,7 +323,7 @@ def test_what_only_looks_like_a_number_is_refused(number: str) -> None:
 
 @pytest.mark.parametrize("id", ["a/b", "..", " ", "\x1b[31m", "a\u202eb", "a\\b"])
 def test_an_id_that_no_address_can_name_is_refused_before_a_session_has_it(id: str) -> None:
-    application = app(bot("Hi."))
+    application = app(scripted_agent("Hi."))
     with client_of(application, application.token) as client:
         assert problem(client.post("/api/apps/bot/sessions", json={"id": id})) == (422, "invalid")
         new = {"session_id": id}
@@ -332,7 +334,7 @@ def test_an_id_that_no_address_can_name_is_refused_before_a_session_has_it(id: s
 
 
 def test_a_user_cannot_write_the_state_that_all_users_share() -> None:
-    application = app(bot("Hi."), auth=Tokens({"ann": ANN, "bob": BOB}))
+    application = app(scripted_agent("Hi."), auth=Tokens({"ann": ANN, "bob": BOB}))
     ann, bob = client_of(application, ANN), client_of(application, BOB)
     with ann, bob:
         shared, refused = {"app:rules": "none"}, (403, "shared-state")
@@ -349,7 +351,7 @@ def test_a_user_cannot_write_the_state_that_all_users_share() -> None:
         asked["newMessage"] = {"role": "user", "parts": [{"text": "hi"}]}  # type: ignore[assignment]
         assert problem(ann.post("/run", json=asked)) == refused
         assert bob.post(sessions, json={"id": "s"}).json()["state"] == {}
-    operator = app(bot())
+    operator = app(scripted_agent())
     with client_of(operator, operator.token) as client:
         created = client.post(sessions, json={"state": shared})
         assert created.json()["state"] == shared

@@ -15,6 +15,7 @@ from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 import weft
+from tests.support.build import make_event
 from tests.support.strategies import json_values, logs
 from weft import Actions, Agent, Content, Event, Part, Session
 from weft.compiler import compile_request
@@ -34,27 +35,21 @@ from weft.errors import SessionError
 from weft.session import apply_delta, read_session, scope_of
 from weft.session.event import read_event, without_temp
 from weft.session.log import stored
+from weft.session.lookback import LogFacts
 from weft.session.strand import Strand
-from weft.values import MAX_DEPTH, Json, JsonObject
+from weft.values import MAX_BITS, MAX_DEPTH, Json, JsonObject, is_json, require_json
 
 BOT = Agent("bot", model="gemini-flash-latest", instruction="Intent: {intent?}.")
 DIALECTS = ("gemini", "anthropic", "openai-chat", "openai-responses")
 
 
-def said(author: str, *parts: str | Part, invocation: str = "i", **delta: Json) -> Event:
-    role = "user" if author == "user" else "model"
-    made = tuple(Part(text=part) if isinstance(part, str) else part for part in parts)
-    return Event(
-        author=author,
-        content=Content(role=role, parts=made) if made else None,
-        invocation_id=invocation,
-        actions=Actions(state_delta=dict(delta)),
-    )
-
-
 def exchange(args: JsonObject, response: JsonObject) -> list[Event]:
-    result = said("bot", result_part("look", response, id="c"))
-    return [said("user", "Hi"), said("bot", call_part("look", args, id="c")), result]
+    result = make_event("bot", result_part("look", response, id="c"), inv="i")
+    return [
+        make_event("user", "Hi", inv="i"),
+        make_event("bot", call_part("look", args, id="c"), inv="i"),
+        result,
+    ]
 
 
 def nested(levels: int) -> JsonObject:
@@ -134,7 +129,7 @@ def test_an_event_as_adk_writes_it_is_read() -> None:
 
 @pytest.mark.parametrize("part", EVERY_PART, ids=lambda part: part.kind)
 def test_the_official_sdk_reads_our_content(part: Part) -> None:
-    event = said("bot", part)
+    event = make_event("bot", part, inv="i")
     content = json.loads(event.to_json())["content"]
     read = genai.Content.model_validate(content)
     assert read.parts is not None
@@ -162,7 +157,7 @@ _STARTS = st.dictionaries(_KEYS, json_values.filter(lambda value: value is not N
 def test_S3_earlier_states_are_the_same_once_it_is_read_back(
     start: JsonObject, changes: list[JsonObject]
 ) -> None:
-    events = [said("bot", invocation=str(n // 2), **delta) for n, delta in enumerate(changes)]
+    events = [make_event("bot", inv=str(n // 2), writes=delta) for n, delta in enumerate(changes)]
     session = Session("s", state=start, events=events)
     again = Session.from_json(session.to_json())
     for at in range(len(events) + 1):
@@ -173,7 +168,14 @@ def test_S3_earlier_states_are_the_same_once_it_is_read_back(
 
 
 def test_S3_what_a_session_started_with_is_written_where_an_event_wrote_over_it() -> None:
-    session = Session("s", state={"a": 1, "b": 1}, events=[said("bot", a=2), said("bot", c=3)])
+    session = Session(
+        "s",
+        state={"a": 1, "b": 1},
+        events=[
+            make_event("bot", inv="i", writes={"a": 2}),
+            make_event("bot", inv="i", writes={"c": 3}),
+        ],
+    )
     first, last = json.loads(session.to_json())["events"]
     assert "sessionStart" not in first
     assert last["sessionStart"] == {"a": 1}
@@ -181,14 +183,14 @@ def test_S3_what_a_session_started_with_is_written_where_an_event_wrote_over_it(
     assert [again.before(at).state["a"] for at in (0, 1, 2)] == [1, 2, 2]
     assert not any(event.unread for event in again.events)
     # a Weft that did not know the field kept it on the event, and went on
-    older = json.loads(session.append(said("bot", a=4)).to_json())
+    older = json.loads(session.append(make_event("bot", inv="i", writes={"a": 4})).to_json())
     for event in older["events"]:
         event.pop("checksum")
         event.pop("sessionChecksum", None)
     older["events"][1]["sessionStart"] = older["events"][2].pop("sessionStart")
     assert Session.from_json(json.dumps(older)).before(0).state == {"a": 1, "b": 1}
     # nothing overwritten, nothing more to say
-    plain = Session("s", state={"b": 1}, events=[said("bot", a=2)])
+    plain = Session("s", state={"b": 1}, events=[make_event("bot", inv="i", writes={"a": 2})])
     assert b"sessionStart" not in plain.to_json()
 
 
@@ -199,7 +201,7 @@ def test_a_start_that_is_no_object_is_refused() -> None:
 
 
 def test_a_shared_key_that_another_session_deleted_stays_deleted() -> None:
-    session = Session("s", events=[said("bot", **{"user:k": 1})])
+    session = Session("s", events=[make_event("bot", inv="i", writes={"user:k": 1})])
     session.state = {}  # as a store reads it, once another session has deleted the key
     again = Session.from_json(session.to_json())
     assert again.state == {}
@@ -209,7 +211,9 @@ def test_a_shared_key_that_another_session_deleted_stays_deleted() -> None:
 @given(st.text(alphabet=st.characters(exclude_categories=())))
 def test_S3_any_text_survives_the_json_lone_surrogates_and_nul_included(text: str) -> None:
     session = Session(
-        "s", state={"k": text}, events=[said("user", text), *exchange({"q": text}, {})]
+        "s",
+        state={"k": text},
+        events=[make_event("user", text, inv="i"), *exchange({"q": text}, {})],
     )
     again = Session.from_json(session.to_json())
     assert again == session
@@ -221,7 +225,9 @@ def test_S3_two_halves_side_by_side_are_read_back_as_the_character_they_are(rest
     """They are no damage: JSON writes both alike, and so do its checksums."""
     halves, whole = "\ud83d\ude00" + rest, "😀" + rest
     session = Session(
-        "s", state={"k": halves}, events=[said("user", halves), *exchange({"q": halves}, {})]
+        "s",
+        state={"k": halves},
+        events=[make_event("user", halves, inv="i"), *exchange({"q": halves}, {})],
     )
     again = Session.from_json(session.to_json())
     assert (again.state, again.events[0].text) == ({"k": whole}, whole)
@@ -231,7 +237,7 @@ def test_S3_two_halves_side_by_side_are_read_back_as_the_character_they_are(rest
 
 def test_S3_unknown_fields_and_half_characters_are_read_together() -> None:
     half = "half \ud83d"
-    event = replace(said("bot", half), unread={"/mood": {"x": half}})
+    event = replace(make_event("bot", half, inv="i"), unread={"/mood": {"x": half}})
     assert read_event(event.to_json()) == event
     session = Session("s", events=[event])
     assert Session.from_json(session.to_json()) == session
@@ -314,10 +320,18 @@ def test_a_file_that_is_not_there_is_refused_by_name() -> None:
         (lambda bad: Session(state={"k": [bad]}), "session.state.k[0]"),
         (lambda bad: compile_request(BOT, state={"k": bad}), "state.k"),
         (
-            lambda bad: Session(events=[said("user", "Hi"), said("bot", k=bad)]),
+            lambda bad: Session(
+                events=[
+                    make_event("user", "Hi", inv="i"),
+                    make_event("bot", inv="i", writes={"k": bad}),
+                ]
+            ),
             "session.events[1].actions.stateDelta.k",
         ),
-        (lambda bad: Session().append(said("bot", k=bad)), "append[0].actions.stateDelta.k"),
+        (
+            lambda bad: Session().append(make_event("bot", inv="i", writes={"k": bad})),
+            "append[0].actions.stateDelta.k",
+        ),
         (
             lambda bad: Session(events=exchange({"q": {"x": bad}}, {})),
             "session.events[1].content.parts[0].functionCall.args.q.x",
@@ -376,7 +390,9 @@ def test_plain_json_is_made_of_what_is_nearly_json() -> None:
 
 def test_S1_state_is_the_fold_of_the_deltas() -> None:
     session = Session(state={"a": 1, "b": 1}).append(
-        said("bot", a=2), said("bot", c=[1]), said("bot", b=None, absent=None)
+        make_event("bot", inv="i", writes={"a": 2}),
+        make_event("bot", inv="i", writes={"c": [1]}),
+        make_event("bot", inv="i", writes={"b": None, "absent": None}),
     )
     assert session.state == {"a": 2, "c": [1]}
     assert session.before(2).state == {"a": 2, "b": 1, "c": [1]}
@@ -384,7 +400,7 @@ def test_S1_state_is_the_fold_of_the_deltas() -> None:
 
 
 def test_S1_a_tombstone_deletes_and_survives_the_json() -> None:
-    session = Session(state={"a": 1}).append(said("bot", a=None))
+    session = Session(state={"a": 1}).append(make_event("bot", inv="i", writes={"a": None}))
     assert session.state == {}
     assert Session.from_json(session.to_json()).state == {}
 
@@ -407,27 +423,29 @@ def test_S1_a_prefix_is_a_scope(key: str, scope: str) -> None:
 
 def test_S1_temp_lasts_as_long_as_its_invocation() -> None:
     first = Session(state={"k": "v"}).append(
-        said("user", "Hi", invocation="one"),
-        said("bot", "Hello", invocation="one", **{"temp:t": 1, "user:u": 2}),
+        make_event("user", "Hi", inv="one"),
+        make_event("bot", "Hello", inv="one", writes={"temp:t": 1, "user:u": 2}),
     )
     assert first.state == {"k": "v", "temp:t": 1, "user:u": 2}
     assert first.state_for("one") == first.state
     assert first.state_for("two") == {"k": "v", "user:u": 2}
-    second = first.append(said("user", "And?", invocation="two"))
+    second = first.append(make_event("user", "And?", inv="two"))
     assert second.state == {"k": "v", "user:u": 2}
     assert second.before(2).state == first.state
 
 
 def test_S1_temp_given_to_start_with_stays() -> None:
     session = Session(state={"temp:t": 1}).append(
-        said("user", "Hi", invocation="one", **{"temp:t": 2}),
-        said("user", "Hi", invocation="two"),
+        make_event("user", "Hi", inv="one", writes={"temp:t": 2}),
+        make_event("user", "Hi", inv="two"),
     )
     assert session.state == {"temp:t": 1}
 
 
 def test_S1_temp_is_never_stored() -> None:
-    session = Session(state={"temp:a": 1, "k": 1}).append(said("bot", **{"temp:b": 1, "k": 2}))
+    session = Session(state={"temp:a": 1, "k": 1}).append(
+        make_event("bot", inv="i", writes={"temp:b": 1, "k": 2})
+    )
     assert b"temp:" not in session.to_json()
     assert Session.from_json(session.to_json()).state == {"k": 2}
 
@@ -441,7 +459,7 @@ def test_S1_folding_step_by_step_equals_folding_at_once(changes: list[JsonObject
     expected: JsonObject = {"a": 0}
     for change in changes:
         expected = apply_delta(expected, change)
-        session = session.append(said("bot", **change))
+        session = session.append(make_event("bot", inv="i", writes=change))
         assert session.state == expected
     assert None not in session.state.values()
     assert Session("s", state={"a": 0}, events=session.events).state == expected
@@ -451,7 +469,7 @@ def test_S1_folding_step_by_step_equals_folding_at_once(changes: list[JsonObject
 
 
 def test_S2_the_same_event_twice_is_stored_once() -> None:
-    event = said("bot", "Hello", k=1)
+    event = make_event("bot", "Hello", inv="i", writes={"k": 1})
     session = Session("s").append(event, event).append(event)
     assert len(session.events) == 1
     assert len(Session("s", events=[event, event]).events) == 1
@@ -461,9 +479,9 @@ def test_S2_the_same_event_twice_is_stored_once() -> None:
 
 
 def test_S2_an_event_is_known_only_to_the_sessions_that_have_it() -> None:
-    start = Session("s").append(said("user", "Hi"))
-    event = said("bot", "Hello")
-    one, other = start.append(event), start.append(said("bot", "Hey"))
+    start = Session("s").append(make_event("user", "Hi", inv="i"))
+    event = make_event("bot", "Hello", inv="i")
+    one, other = start.append(event), start.append(make_event("bot", "Hey", inv="i"))
     assert list(start.append(event).events) == list(one.events)
     assert len(other.append(event).events) == 3
     assert len(one.before(1).append(event).events) == 2
@@ -482,7 +500,7 @@ def test_H4_partial_events_never_reach_the_model() -> None:
     partial = Event(
         author="bot", partial=True, content=Content(role="model", parts=(Part(text="par"),))
     )
-    session = Session("s", events=[said("user", "Hi"), partial])
+    session = Session("s", events=[make_event("user", "Hi", inv="i"), partial])
     assert compile_request(BOT, session=session).wire["contents"] == [
         {"role": "user", "parts": [{"text": "Hi"}]}
     ]
@@ -560,7 +578,7 @@ def test_H5_compiling_never_changes_a_stored_event(events: list[Event]) -> None:
     "text", ["NUL \0 here", "half \ud83d", "\ude00 other half", "\ufeff\u200b"]
 )
 def test_odd_text_compiles_to_json_that_can_be_sent(text: str) -> None:
-    events = [*exchange({"q": text}, {"r": text}), said("user", text)]
+    events = [*exchange({"q": text}, {"r": text}), make_event("user", text, inv="i")]
     compiled = compile_request(BOT, session=Session("s", events=events), state={"intent": text})
     mended = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
     for dialect in DIALECTS:
@@ -610,20 +628,27 @@ def test_a_tool_that_is_not_compacted_sends_ten_megabytes() -> None:
 
 def test_a_hundred_thousand_events_compile_in_one_go() -> None:
     events = [
-        said("user" if n % 2 == 0 else "bot", f"message {n}", invocation=f"i{n // 2}")
+        make_event("user" if n % 2 == 0 else "bot", f"message {n}", inv=f"i{n // 2}")
         for n in range(100_000)
     ]
     session = Session("s", events=events)
     contents = compile_request(BOT, session=session).wire["contents"]
     assert isinstance(contents, list)
     assert len(contents) in (100_000, 100_001)
-    grown = compile_request(BOT, session=session.append(said("user", "last", invocation="z"))).wire
+    grown = compile_request(BOT, session=session.append(make_event("user", "last", inv="z"))).wire
     assert isinstance(grown["contents"], list)
     assert grown["contents"][-1] == {"role": "user", "parts": [{"text": "last"}]}
 
 
 def test_a_compiled_session_is_copied_and_pickled_like_a_fresh_one() -> None:
-    session = Session("s", state={"intent": "x"}, events=[said("user", "Hi"), said("bot", "Yes")])
+    session = Session(
+        "s",
+        state={"intent": "x"},
+        events=[
+            make_event("user", "Hi", inv="i"),
+            make_event("bot", "Yes", inv="i"),
+        ],
+    )
     before = compile_request(BOT, session=session)
     for again in (pickle.loads(pickle.dumps(session)), copy.deepcopy(session)):
         assert again == session
@@ -643,9 +668,14 @@ def test_from_json_wants_text(data: object) -> None:
         (Event(author="user", content="Hi"), "content"),  # type: ignore[arg-type]
         (Event(author="user", actions={}), "actions"),  # type: ignore[arg-type]
         (Event(author="user", actions=Actions(state_delta=None)), "actions.stateDelta"),  # type: ignore[arg-type]
-        (said("user", Part(text=5)), "content.parts[0].text"),  # type: ignore[arg-type]
+        (make_event("user", Part(text=5), inv="i"), "content.parts[0].text"),  # type: ignore[arg-type]
         (
-            said("bot", Part(text="a", function_call=call_part("f", {}).function_call)),
+            make_event(
+                "bot",
+                Part(text="a", function_call=call_part("f", {}).function_call),
+                inv="i",
+                writes={},
+            ),
             "content.parts[0]",
         ),
     ],
@@ -673,3 +703,88 @@ def test_unknown_fields_are_kept_with_a_warning(
     assert unknown in caplog.text
     again = Session.from_json(session.to_json())
     assert again.events == session.events
+
+
+# The quick check of values, held against the slow one.
+
+
+class _Shout(str):
+    """A text that is more than a text."""
+
+
+_odd_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.sampled_from([2**MAX_BITS - 1, 2**MAX_BITS, -(2**MAX_BITS), 1.5, math.nan, -math.inf])
+    | st.sampled_from(["", "a", "\ud83d", "\ud83d\ude00", _Shout("a"), b"x", {1}, object()]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=2).map(tuple)
+        | st.dictionaries(st.sampled_from(["a", "b", 1, None, _Shout("c")]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(_odd_values)
+def test_what_the_quick_check_takes_for_json_is_json(value: object) -> None:
+    if is_json(value):
+        require_json(value, where="value")
+
+
+@given(json_values)
+def test_the_quick_check_takes_what_json_reads(value: Json) -> None:
+    assert is_json(json.loads(json.dumps(value)))
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}])
+def test_the_quick_check_knows_how_deep_a_value_may_nest(wrap: Callable[[object], object]) -> None:
+    value: object = 1
+    for depth in range(MAX_DEPTH + 5):
+        try:
+            require_json(value, where="value")
+        except SessionError:
+            assert not is_json(value), depth
+        else:
+            assert is_json(value), depth
+        value = wrap(value)
+
+
+class _Undecided:
+    """As an array is: whether it equals something has no answer."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("field", ["output", "grounding_metadata", "node_info"])
+def test_a_field_that_cannot_be_compared_is_refused_by_its_name(field: str) -> None:
+    event = replace(make_event("bot", "Hi"), **{field: _Undecided()})
+    with pytest.raises(SessionError, match="is not a JSON value") as raised:
+        Session("s").append(event)
+    assert raised.value.where.startswith("append[0].")
+
+
+_deltas = st.dictionaries(
+    st.sampled_from(["a", "b", "c"]), st.sampled_from([None, "yes", "no", ["yes"]]), max_size=3
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["user", "bot"]), st.sampled_from(["yes", "no", ""]), _deltas)
+    )
+)
+def test_the_facts_of_a_log_are_the_same_at_once_and_step_by_step(
+    told: list[tuple[str, str, JsonObject]],
+) -> None:
+    events = [
+        make_event(author, *([text] if text else []), writes=delta) for author, text, delta in told
+    ]
+    grown = LogFacts()
+    for event in events:
+        grown = grown.after([event])
+    assert LogFacts().after(events) == grown

@@ -20,16 +20,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.run import weft
-from tests.stores.test_skim import BOT, POLICIES, changed, facts, said, talk
+from tests.stores.test_skim import BOT, FLOW, POLICIES, changed, facts, said, talk
 from tests.support.strategies import logs
 from weft import Actions, Agent, C, Content, Event, ModelResponse, Part, Policy, Runner, Session
+from weft.collector import collector_paused
 from weft.compiler import caching, compile_request, items
 from weft.content import call_part, result_part
 from weft.errors import StoreError, UsageError
 from weft.runtime.earlier import rewind_event
 from weft.session import MemoryStore, SessionKey, Store, Usage
 from weft.session.store import ArchivingStore
-from weft.session.strand import collector_paused
 from weft.stores import chapters, open_store, steps
 from weft.stores.artifacts import MemoryArtifacts
 from weft.stores.rows import StateReader, UnreadEvents
@@ -156,12 +156,22 @@ on_random_logs = settings(
     after=st.integers(0, 8),
     seed=st.integers(0, 99),
     keep=st.integers(1, 20),
+    agents=st.sampled_from([("bot",), FLOW]),
 )
 async def test_a_log_in_chapters_is_what_a_full_read_gives(
-    address: str, before: int, later: list[Event], after: int, seed: int, keep: int
+    address: str,
+    before: int,
+    later: list[Event],
+    after: int,
+    seed: int,
+    keep: int,
+    agents: tuple[str, ...],
 ) -> None:
     key = new_key()
-    events = [*talk(before, seed), *[event for event in later if not event.partial]]
+    events = [
+        *talk(before, seed, agents=agents, rewinds=0.1),
+        *[event for event in later if not event.partial],
+    ]
     events += [
         said("bot", Part(text=str(n)), n, actions=Actions(state_delta={f"k{n % 3}": n}))
         for n in range(seed % 5)
@@ -493,12 +503,16 @@ def execute(address: str, statement: str) -> list[tuple[object, ...]]:
 MODELS = ("gemini-flash-latest", "claude-sonnet-4-5", "gpt-5", "ollama/llama3")
 
 
-def conversation(turns: int, seed: int, *, writes: bool) -> list[Event]:
+def conversation(
+    turns: int, seed: int, *, writes: bool, agents: tuple[str, ...] = ("bot",), rewinds: float = 0.0
+) -> list[Event]:
     """Plain talk with what a dialect may spell in its own way."""
-    events = talk(turns, seed, writes=writes)
+    events = talk(turns, seed, writes=writes, agents=agents, rewinds=rewinds)
     chance = random.Random(seed)
     for number in range(1 + seed % 3):
-        at = chance.choice([at for at, event in enumerate(events) if event.author == "user"])
+        at = chance.choice(
+            [at for at, event in enumerate(events) if event.text and event.author == "user"]
+        )
         turn = int((events[at].text or "question 0").rpartition(" ")[2])
         ids = (f"adk-{number}", f"toolu_{number}!")
         aside = [
@@ -523,12 +537,19 @@ def conversation(turns: int, seed: int, *, writes: bool) -> list[Event]:
     seed=st.integers(0, 99),
     piece=st.integers(1, 9),
     writes=st.booleans(),
+    agents=st.sampled_from([("bot",), FLOW]),
 )
 async def test_the_talk_of_chapters_gives_the_request_that_their_events_give(
-    address: str, turns: int, later: list[Event], seed: int, piece: int, writes: bool
+    address: str,
+    turns: int,
+    later: list[Event],
+    seed: int,
+    piece: int,
+    writes: bool,
+    agents: tuple[str, ...],
 ) -> None:
     key = new_key()
-    events = conversation(turns, seed, writes=writes)
+    events = conversation(turns, seed, writes=writes, agents=agents, rewinds=seed % 3 / 10)
     events += [event for event in later if not event.partial]
     events += [said("user", Part(text="So?"), 990)]
     whole = await stored(address, key, events)
@@ -542,12 +563,13 @@ async def test_the_talk_of_chapters_gives_the_request_that_their_events_give(
                 session = await store.get(key)
                 await store.close()
                 assert session is not None
-                agent = replace(BOT, model=model)
-                brief = compile_request(agent, session=session, brief=True)
-                full = compile_request(agent, session=whole)
-                assert brief.wire == full.wire
-                assert facts(brief) == facts(full)
-                assert str(brief.explain()) == str(full.explain())
+                for name in agents[:2]:
+                    agent = replace(BOT, name=name, model=model)
+                    brief = compile_request(agent, session=session, brief=True)
+                    full = compile_request(agent, session=whole)
+                    assert brief.wire == full.wire
+                    assert facts(brief) == facts(full)
+                    assert str(brief.explain()) == str(full.explain())
 
 
 async def test_a_plain_history_is_sent_without_reading_its_events(
@@ -759,7 +781,11 @@ async def test_a_long_log_of_several_agents_does_not_stop_the_event_loop(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = new_key()
-    log = [said(author, Part(text="x"), at) for at in range(10) for author in ("user", "a", "b")]
+    log = [
+        said(author, Part(text="x"), at, branch="fan.a" if author == "a" else None)
+        for at in range(10)
+        for author in ("user", "a", "b")
+    ]
     await stored(postgres_url, key, log)
     threads: list[threading.Thread] = []
 

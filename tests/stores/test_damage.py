@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 import weft
+from tests.support.build import make_event
 from weft import Actions, Agent, Content, Event, Part, RunConfig, Runner, Session
 from weft.errors import Conflict, DeclarationError, SessionBusy, SessionError, StoreError
 from weft.ir import Prompt
@@ -30,16 +31,13 @@ KEY = SessionKey("app", "user", "s")
 FLIPS = int(os.environ.get("WEFT_FLIPS", "40"))
 
 
-def said(text: str, id: str) -> Event:
-    content = Content(role="user", parts=(Part(text=text),))
-    return Event(author="user", content=content, invocation_id=id, id=id)
-
-
 async def filled(path: Path, *texts: str) -> None:
     store = SqliteStore(path)
     session = await store.create(KEY)
     for number, text in enumerate(texts):
-        session = await store.append(session, said(text, str(number)))
+        session = await store.append(
+            session, make_event("user", text, inv=str(number), id=str(number))
+        )
     await store.close()
 
 
@@ -63,7 +61,7 @@ async def test_a_changed_event_is_named_and_the_rest_can_be_read(tmp_path: Path)
     assert rest is not None
     assert [event.text for event in rest.events] == ["one", "three"]
     with pytest.raises((Conflict, StoreError)):
-        await store.append(rest, said("four", "4"))
+        await store.append(rest, make_event("user", "four", inv="4", id="4"))
     await store.close()
 
 
@@ -88,7 +86,7 @@ async def test_fields_of_a_later_version_are_kept_and_written_back(tmp_path: Pat
     store = SqliteStore(path)
     session = await store.get(KEY)
     assert session is not None
-    session = await store.append(session, said("two", "2"))
+    session = await store.append(session, make_event("user", "two", inv="2", id="2"))
     await store.close()
     exported = json.loads(session.to_json())
     assert exported["events"][0]["mood"] == "blue"
@@ -104,14 +102,14 @@ async def test_a_file_of_an_older_version_is_read_and_brought_up_to_date(tmp_pat
     path = tmp_path / "x.db"
     old = open_file(path, timeout=5, alone=nullcontext(), migrations=MIGRATIONS[:1])
     old.execute("INSERT INTO sessions VALUES (1, 'app', 'user', 's', 1.0, '{}')")
-    text = said("one", "0").to_json().decode()
+    text = make_event("user", "one", inv="0", id="0").to_json().decode()
     old.execute("INSERT INTO events VALUES (?, 1.0, ?)", (2**32, text))
     old.close()
     stores = [SqliteStore(path) for _ in range(3)]
     sessions = await asyncio.gather(*(store.get(KEY) for store in stores))
     assert [session.events[0].text for session in sessions if session] == ["one"] * 3
     assert sessions[0] is not None
-    await stores[0].append(sessions[0], said("two", "1"))
+    await stores[0].append(sessions[0], make_event("user", "two", inv="1", id="1"))
     for store in stores:
         await store.close()
     with sqlite3.connect(path) as connection:
@@ -176,7 +174,14 @@ async def _run(runner: Runner, config: RunConfig) -> str:
 
 
 def test_a_changed_letter_in_an_exported_session_is_found() -> None:
-    session = Session("s", events=[said("one", "0"), said("zwei \ud83d", "1"), said("three", "2")])
+    session = Session(
+        "s",
+        events=[
+            make_event("user", "one", inv="0", id="0"),
+            make_event("user", "zwei \ud83d", inv="1", id="1"),
+            make_event("user", "three", inv="2", id="2"),
+        ],
+    )
     data = session.to_json()
     assert Session.from_json(data).events == session.events
     pretty = json.dumps(json.loads(data), indent=2)

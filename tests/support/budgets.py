@@ -88,12 +88,6 @@ def look(q: str = "") -> str:
     return q
 
 
-def said(author: str, role: str, words: str, turn: int) -> Event:
-    """A plain turn of a conversation."""
-    content = Content(role=role, parts=(text_part(words),))
-    return Event(author=author, content=content, invocation_id=f"i{turn}")
-
-
 def session(dice: random.Random) -> Session:
     """A conversation of a few turns, with calls, thoughts and another agent's words."""
     events: list[Event] = []

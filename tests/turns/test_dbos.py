@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+import sqlalchemy
 from psycopg.conninfo import conninfo_to_dict
 
 from weft import Agent, Event, Runner
@@ -16,6 +17,7 @@ from weft.session import SessionKey
 from weft.stores import open_store
 from weft.testing import ScriptedModel
 from weft.turns import QueuedTurn, TurnEnd, TurnRunner, Turns, TurnStatus, open_turns
+from weft.turns.dbos_queue import dbos_engine
 from weft.turns.opening import put_message
 
 KEY = SessionKey("shop", "ada", "s")
@@ -276,3 +278,23 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="DBOS is not installed"):
         open_turns("postgresql://localhost/none", "dbos")
+
+
+async def test_a_worker_that_starts_while_the_database_fails_over_waits_for_it(
+    turns: Turns, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = 0
+
+    def engine_of_the_standby(url: str, worker: str) -> sqlalchemy.Engine:
+        nonlocal starts
+        starts += 1
+        return dbos_engine(url if starts > 2 else "postgresql:///lost?host=/nowhere", worker)
+
+    async def run(one: QueuedTurn) -> TurnEnd:
+        return TurnEnd("done")
+
+    monkeypatch.setattr("weft.turns.dbos_queue.dbos_engine", engine_of_the_standby)
+    await turns.put(turn(app, "s", "r"))
+    async with working(turns, app, run):
+        await until(turns, app, "done", 1)
+    assert starts == 3

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from weft import schema
 from weft.checker.functions import StateUses, keys_of, keys_said_by, uses_of
+from weft.checker.keys import KeyComparison, Keys
 from weft.checker.schemas import follow, may_lack, values_of
-from weft.checker.scope import Compared, Keys
 from weft.checker.world import Chart, Read, ReadHow, World, Writer
 from weft.declare import (
     Agent,
@@ -27,7 +27,7 @@ from weft.declare import (
     Tool,
     template,
 )
-from weft.declare.agent import agents_of, children
+from weft.declare.agent import agents_of, children, labels_in
 from weft.declare.changes import OWN_CODE
 from weft.declare.checks import CALLBACKS
 from weft.declare.functions import StateFunction
@@ -37,7 +37,6 @@ from weft.declare.policy_parts import (
     Everything,
     Extract,
     FromAgents,
-    Label,
     Matching,
     Memories,
     NoteDown,
@@ -125,7 +124,7 @@ def _own_reads(agent: Agent) -> Iterator[Read]:
     yield from _text_reads(agent, agent.instruction, Origin("field", "instruction", agent.name))
     yield from _policy_reads(agent.policy, Origin("field", "context", agent.name))
     for tool in agent.tools:
-        origin, uses = Origin("tool", tool.name, agent.name), used_by(tool)
+        origin, uses = Origin("tool", tool.name, agent.name), uses_of_tool(tool)
         yield from _reads_by_code(uses, origin, "tool")
     for name, uses in callbacks_of(agent):
         yield from _reads_by_code(uses, Origin("field", name, agent.name), "callback")
@@ -179,7 +178,7 @@ def writes_of(agent: Agent) -> Iterator[KeyWrite]:
     for tool in agent.tools:
         place = Origin("tool", tool.name, agent.name)
         writer = Writer(tool.name, place, "tool" if tool.writes else "code")
-        for key in used_by(tool).writes:
+        for key in uses_of_tool(tool).writes:
             yield KeyWrite(key, writer, None)
     for name, uses in callbacks_of(agent):
         for key in uses.writes:
@@ -193,10 +192,10 @@ def writes_of(agent: Agent) -> Iterator[KeyWrite]:
 
 
 @once_per_agent
-def blurs(agent: Agent) -> str:
+def why_writes_unknown(agent: Agent) -> str:
     """Why an agent may write any key: code gets the state and does not say what it writes."""
     for tool in agent.tools:
-        if not used_by(tool).known:
+        if not uses_of_tool(tool).known:
             return f"the tool {tool.name} is handed the state"
     for name, uses in callbacks_of(agent):
         if not uses.known:
@@ -226,7 +225,7 @@ def may_escalate(agent: Agent) -> bool:
 
 @once_per_agent
 def is_tied(agent: Agent) -> bool:
-    """Whether its code surely never ends the loop it runs in: it is known, and does not."""
+    """Whether its code is known and never ends the loop it runs in."""
     return not any(uses.escalates for uses in _code_of(agent))
 
 
@@ -234,7 +233,7 @@ def is_tied(agent: Agent) -> bool:
 def _code_of(agent: Agent) -> list[StateUses]:
     """What its tools and callbacks do with the state."""
     unknown = [StateUses() for _ in agent.tool_sources]
-    return [*map(used_by, agent.tools), *unknown, *(uses for _, uses in callbacks_of(agent))]
+    return [*map(uses_of_tool, agent.tools), *unknown, *(uses for _, uses in callbacks_of(agent))]
 
 
 def tool_choice(agent: Agent) -> str:
@@ -246,14 +245,14 @@ def tool_choice(agent: Agent) -> str:
 
 
 def must_hand_over(agent: Agent) -> bool:
-    """Whether it cannot answer itself: the one tool that it must call is the one to hand over."""
+    """Whether it must hand over: the one tool that it must call is the transfer."""
     choice = tool_choice(agent)
     return choice == "transfer_to_agent" or (
         choice in ("any", "required") and not agent.tools and not agent.tool_sources
     )
 
 
-def before(agent: Agent, world: World) -> World:
+def world_before(agent: Agent, world: World) -> World:
     """The world in which the agent is asked: captures and `before_agent` callbacks ran already."""
     early = {
         one.key: isinstance(one, Capture)
@@ -264,11 +263,11 @@ def before(agent: Agent, world: World) -> World:
         captured = key in early and writer.origin.name == "context"
         if captured or writer.origin.name == "before_agent":
             is_message = captured and early[key]
-            world = world.wrote(key, writer, shape, is_message=is_message)
+            world = world.with_write(key, writer, shape, is_message=is_message)
     first = [uses for name, uses in callbacks_of(agent) if name == "before_agent"]
-    world = touched(handled(world, agent, "before_agent"), first)
+    world = forget_shapes(apply_removals(world, agent, "before_agent"), first)
     if not all(uses.known for uses in first):
-        world = world.blurred(f"{agent.name}.before_agent is handed the state")
+        world = world.with_unknown(f"{agent.name}.before_agent is handed the state")
     return world
 
 
@@ -280,28 +279,28 @@ def without_answer(agent: Agent, world: World, done: World) -> World:
     # what stood under the key before is still there
     fact = world.facts.get(key)
     if fact is not None:
-        return done.holding({key: fact})
+        return done.with_facts({key: fact})
     return replace(done, facts=done.facts.without((key,)))
 
 
-def after(agent: Agent, world: World) -> World:
+def world_after(agent: Agent, world: World) -> World:
     """The world once the agent has answered."""
     writings = agent.policy.writings
     for key, writer, shape in writes_of(agent):
         if writer.origin.name != "before_agent":
             is_message = Capture(key) in writings and writer.origin.name == "context"
-            world = world.wrote(key, writer, shape, is_message=is_message)
-    world = touched(handled(world, agent, "after_agent"), _code_of(agent))
-    reason = blurs(agent)
+            world = world.with_write(key, writer, shape, is_message=is_message)
+    world = forget_shapes(apply_removals(world, agent, "after_agent"), _code_of(agent))
+    reason = why_writes_unknown(agent)
     if reason:
-        world = world.blurred(reason)
-    return world.spoke(agent, agent.output_key)
+        world = world.with_unknown(reason)
+    return world.with_speaker(agent, agent.output_key)
 
 
 # --- what its tools and callbacks use
 
 
-def used_by(tool: Tool) -> StateUses:
+def uses_of_tool(tool: Tool) -> StateUses:
     """What a tool does with the state: what it declares, or else what its source shows."""
     if tool.context_parameter is None or tool.function is None:
         known = tool.context_parameter is None or bool(tool.writes)
@@ -354,11 +353,11 @@ class FlowCallbacks:
         writer = callback_writer(self._node, self.moment)
         for uses in self.uses:
             for key in uses.writes:
-                world = world.wrote(key, writer, None)
-            world = world.lost(uses.drops, writer)
-        world = touched(world, self.uses)
+                world = world.with_write(key, writer, None)
+            world = world.without_keys(uses.drops, writer)
+        world = forget_shapes(world, self.uses)
         if not all(uses.known for uses in self.uses):
-            world = world.blurred(f"{self._node.name}.{self.moment} is handed the state")
+            world = world.with_unknown(f"{self._node.name}.{self.moment} is handed the state")
         return world
 
 
@@ -370,19 +369,19 @@ def flow_callbacks(node: Node) -> list[FlowCallbacks]:
 
 
 def callback_writer(agent: Node, name: str) -> Writer:
-    """A callback as the one who writes."""
+    """The writer that a callback is."""
     return Writer(f"{agent.name}.{name}", Origin("field", name, agent.name), "callback")
 
 
-def handled(world: World, agent: Agent, *callbacks: str) -> World:
+def apply_removals(world: World, agent: Agent, *callbacks: str) -> World:
     """The world after these callbacks removed keys."""
     for name, uses in callbacks_of(agent):
         if name in callbacks:
-            world = world.lost(uses.drops, callback_writer(agent, name))
+            world = world.without_keys(uses.drops, callback_writer(agent, name))
     return world
 
 
-def touched(world: World, uses: Iterable[StateUses | Keys]) -> World:
+def forget_shapes(world: World, uses: Iterable[StateUses | Keys]) -> World:
     """The world after code may have changed values in place: their shapes are unknown then."""
     facts = {
         key: fact._replace(schema=None)
@@ -390,7 +389,7 @@ def touched(world: World, uses: Iterable[StateUses | Keys]) -> World:
         for key in one.touches
         if (fact := world.facts.get(key)) is not None and fact.schema is not None
     }
-    return world.holding(facts)
+    return world.with_facts(facts)
 
 
 # --- who writes which key
@@ -485,12 +484,12 @@ def custom_writes(node: CustomAgent) -> frozenset[str] | None:
 
 
 def custom_writer(node: CustomAgent) -> Writer:
-    """The code of a custom agent as the one who writes."""
+    """The writer that the code of a custom agent is."""
     return Writer(node.name, Origin("field", "writes", node.name), "tool")
 
 
 def step_writer(node: Step) -> Writer:
-    """A step as the one who writes."""
+    """The writer that a step is."""
     origin = Origin("field", "function", node.name)
     if node.change is OWN_CODE:
         return Writer(node.name, origin, "step")
@@ -512,7 +511,7 @@ class _MayWriteAnything(DefaultVisitor[bool]):
     def visit_agent(self, node: Agent) -> bool:
         agents = agents_of(node)
         called = (flow for agent in agents for flow in agents_called_by(agent))
-        return any(map(blurs, agents)) or any(map(self.visit, called))
+        return any(map(why_writes_unknown, agents)) or any(map(self.visit, called))
 
     def visit_step(self, node: Step) -> bool:
         return not node.writes and not keys_of(node.function).writes_all
@@ -521,26 +520,17 @@ class _MayWriteAnything(DefaultVisitor[bool]):
 may_write_anything = _MayWriteAnything().visit
 
 
-def labels_in(agents: Iterable[Agent]) -> dict[str, frozenset[str]]:
+def labels_by_key(agents: Iterable[Agent]) -> dict[str, frozenset[str]]:
     """By key: the labels that any policy or tool of these agents puts on it."""
     labels: dict[str, set[str]] = {}
     for agent in agents:
-        for one in declared_labels(agent):
+        for one in labels_in(agent.policy):
             for key in one.keys:
                 labels.setdefault(key, set()).add(one.name)
         for tool in agent.tools:
-            for key in used_by(tool).writes if tool.labels else ():
+            for key in uses_of_tool(tool).writes if tool.labels else ():
                 labels.setdefault(key, set()).update(tool.labels)
     return {key: frozenset(names) for key, names in labels.items()}
-
-
-def declared_labels(agent: Agent) -> Iterator[Label]:
-    """Every label that an agent's policy declares, under a condition or not."""
-    policies = [agent.policy] if agent.context is not None else []
-    while policies:
-        policy = policies.pop()
-        yield from (one for one in policy.protections if isinstance(one, Label))
-        policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
 
 
 # --- what routes, gates and conditions read
@@ -556,12 +546,12 @@ def route_reads(node: Route) -> Iterable[Read]:
 
 
 def key_reads(key: str, origin: Origin, how: ReadHow) -> Iterable[Read]:
-    """A key that may walk into a value, read as a template reads it."""
+    """The read of a key, or of a path into its value, as in a template."""
     for variable in template.parse(f"{{{key}}}").variables:
         yield Read(variable.key, origin, variable.path, how=how)
 
 
-def proved(node: Route, case: Case) -> frozenset[str]:
+def keys_of_case(node: Route, case: Case) -> frozenset[str]:
     """The keys that are there wherever a case of a route holds."""
     if case.predicate is not None:
         return keys_of(case.predicate).proves
@@ -600,7 +590,7 @@ class _OutputShape(DefaultVisitor[JsonObject]):
         return {"type": "array", "items": schema.of_type(node.output_schema, where=where)}
 
 
-collected = _OutputShape().visit
+output_shape = _OutputShape().visit
 
 
 def is_covered(node: Route, world: World) -> bool:
@@ -627,7 +617,7 @@ def function_reads(function: Callable[..., object], origin: Origin, how: ReadHow
     reads += [
         Read(key, origin, path, optional=True, how=how) for key, path in sorted(keys.paths, key=str)
     ]
-    compared: dict[tuple[str, tuple[str | int, ...]], list[Compared]] = {}
+    compared: dict[tuple[str, tuple[str | int, ...]], list[KeyComparison]] = {}
     for one in sorted(keys.compared, key=str):
         compared.setdefault((one.key, one.path), []).append(one)
     return [
@@ -682,11 +672,11 @@ def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
 
 @once_per_agent
 def view_of(reader: Agent) -> tuple[str, ...]:
-    """What decides whose words a reader sees: equal for readers that see the same."""
+    """A key for the reader's view: readers with equal keys see the words of the same agents."""
     return tuple(repr(stage.selector) for stage in reader.policy.stages)
 
 
-def heard_by(reader: Agent, world: World) -> set[str]:
+def speakers_visible_to(reader: Agent, world: World) -> set[str]:
     """Whose words the reader's policy shows, of all who have spoken."""
     if reader.context is None:
         return {name for name, key in world.spoken.pairs() if key is None and name != reader.name}

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
-from weft.checker.agents import heard_by, writes_of
+from weft.checker.agents import speakers_visible_to, writes_of
 from weft.checker.rules import RULES
 from weft.checker.rules.requests import count, fixed_parts
-from weft.checker.walk import APPLICATION, Walk, take
+from weft.checker.walk import APPLICATION, Walk, with_input
 from weft.checker.world import Read, Site, Survey, WalkRecord, World, Writer
 from weft.declare import Agent, Node, Route, Sequence
 from weft.declare.compose import Composable
@@ -21,14 +21,14 @@ from weft.declare.hints import VERB_WORDS
 from weft.declare.visit import every_node, rebuild
 from weft.diagnostics import Diagnostic, Findings, Origin, Severity, report
 from weft.errors import UsageError, describe_kind
-from weft.misuse import close, explained
+from weft.misuse import explain_calls, find_near
 from weft.session.event import scope_of
 from weft.values import Json, JsonObject
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
-@explained("weft.check(agent)", words=VERB_WORDS)
+@explain_calls("weft.check(agent)", words=VERB_WORDS)
 def check(
     node: Node,
     /,
@@ -55,7 +55,7 @@ def diagnose(
     allow: Iterable[str] = (),
     infer: bool,
 ) -> Findings:
-    """The findings of `check`, for who has a node and need not be told how to call it."""
+    """The findings of `check` for a caller that surely passes a node."""
     record, keys = walk_program(node, inputs, infer=infer)
     allowed = set(allow)
     findings: dict[str, Diagnostic] = {}
@@ -121,12 +121,12 @@ def _require_node(node: Node) -> None:
 
 
 def inferred_keys(node: Node, world: World) -> dict[str, str]:
-    """By agent: the key that it writes without saying so, if the flow starts in this world."""
+    """By agent: the inferred key that it writes, if the flow starts in this world."""
     return _with_inferred(Survey(node), world)[1]
 
 
 def _with_inferred(survey: Survey, world: World) -> tuple[Survey, dict[str, str]]:
-    """The flow whose agents write what they write without saying so, and these keys by agent."""
+    """The flow with inferred keys declared, and these keys by agent."""
     node, keys = survey.root, dict[str, str]()
     # one inferred key may make another certain
     while more := _more(survey, world):
@@ -136,7 +136,7 @@ def _with_inferred(survey: Survey, world: World) -> tuple[Survey, dict[str, str]
 
 
 def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
-    """The node whose agents write these keys."""
+    """The node with these keys declared as written by its agents."""
     if not keys:
         return node
     return rebuild(
@@ -199,7 +199,7 @@ def _is_misspelt(key: str, site: Site) -> bool:
         if one.rstrip("0123456789") != key.rstrip("0123456789")
         and all(read.key != one for read in site.reads)
     ]
-    return bool(close(key, others, cutoff=0.8))
+    return bool(find_near(key, others, cutoff=0.8))
 
 
 # --- what a key and an instruction seem to be about
@@ -224,7 +224,7 @@ _PEOPLE = frozenset(("company", "customer", "tenant", "user"))
 
 
 def is_short(key: str) -> bool:
-    """Whether a key is called like a name, an address or a number, which no whole answer is."""
+    """Whether a key is named like a short value: a name, an address, a number."""
     words = _words(key)
     return bool(words) and words[-1] in _SHORT
 
@@ -233,7 +233,7 @@ def speaks_of(agent: Agent, key: str) -> bool:
     """Whether an agent seems to answer with just that: it is asked for it, or for one thing.
 
     Its name, instruction or description has the last word of the key in it, or the instruction is
-    a question, or asks to take something out, and names no other short value.
+    a question, or asks to with_input something out, and names no other short value.
     """
     if agent.output_schema is not None or not isinstance(agent.instruction, str):
         return True
@@ -258,7 +258,7 @@ def _words(text: str) -> list[str]:
 def with_declared(world: World, inputs: Mapping[str, object]) -> World:
     """The world where these inputs are there too."""
     for key, declared in inputs.items():
-        world = take(world, key, declared, Origin("field", "inputs"))
+        world = with_input(world, key, declared, Origin("field", "inputs"))
     return world
 
 
@@ -287,7 +287,7 @@ def _world_of(inputs: Mapping[str, object] | Iterable[str] | None) -> World:
         writer = Writer(APPLICATION, Origin("config", key), "input")
         declared = types.get(key)
         shape = None if declared in ANYTHING else shape_of(declared, where=f"inputs.{key}")
-        world = world.wrote(key, writer, shape, is_carried=True)
+        world = world.with_write(key, writer, shape, is_carried=True)
     return world
 
 
@@ -318,7 +318,7 @@ class Sight(NamedTuple):
     inferred: bool
     """Whether the key that it writes was inferred."""
     tokens: int
-    """What its instruction and tools take, values not counted."""
+    """What its instruction and tools with_input, values not counted."""
     budget: int
     """The most tokens that its policy allows; 0 where there is no such limit."""
 
@@ -368,17 +368,15 @@ def sights(
     """What each agent of a flow will see, in the order they are come to; nothing is run."""
     record, keys = walk_program(node, inputs, infer=infer)
     by_agent: dict[str, Sight] = {}
-    for site in record.sites:
-        agent = site.node
-        if isinstance(agent, Agent):
-            sight = _sight(agent, site, inferred=agent.name in keys)
-            # an agent may stand in several places of a flow
-            first = by_agent.get(agent.name)
-            by_agent[agent.name] = sight if first is None else _unite_places(first, sight)
+    for agent, site in record.agent_sites():
+        sight = _make_sight(agent, site, inferred=agent.name in keys)
+        # an agent may stand in several places of a flow
+        first = by_agent.get(agent.name)
+        by_agent[agent.name] = sight if first is None else _unite_places(first, sight)
     return list(by_agent.values())
 
 
-def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
+def _make_sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
     limit = agent.policy.limit
     compressor = agent.token_budget
     budget = (limit.tokens if limit is not None else 0) or (
@@ -387,7 +385,7 @@ def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
     return Sight(
         agent=agent.name,
         user=agent.policy.facts.view != "nothing",
-        conversation=tuple(sorted(heard_by(agent, site.world))),
+        conversation=tuple(sorted(speakers_visible_to(agent, site.world))),
         keys=tuple(
             dict.fromkeys(_seen_key(site, read) for read in site.reads if read.how in _CHANNELS)
         ),

@@ -4,24 +4,26 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from weft.checker.key_collector import KeyCollector
-from weft.checker.scope import (
-    CHANGING,
+from weft.checker.keys import (
     STATE,
-    UNKNOWN,
-    Compared,
     Contents,
-    FunctionScope,
+    KeyCollector,
+    KeyComparison,
+    Keys,
     Operator,
     Path,
     Way,
-    is_none,
-    is_number,
-    kind_of,
     meet,
     merge_contents,
-    texts_of,
 )
+from weft.checker.scope import FunctionScope, is_none, is_number, kind_of, texts_of
+from weft.checker.sources import CHANGING, UNKNOWN
+
+Helper = Callable[[ast.Call, ast.expr | None, FunctionScope], Keys]
+"""Reads a called function: what it does with the state, if one of its arguments is that."""
+
+Pairs = Iterable[tuple[ast.expr | None, ast.expr]]
+"""What a dict is made of: keys with their values, and whole dicts without a key."""
 
 _ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 
@@ -34,36 +36,36 @@ _PLAIN = frozenset(
         "warning",
     )
 )  # fmt: skip
-"""Functions that change nothing that they are handed."""
+"""Functions that do not change their arguments."""
 
 _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
 
 class ExpressionReader:
-    """Goes through expressions, and notes what they do with the state."""
+    """Goes through expressions and assignments, and notes what they do with the state."""
 
-    def __init__(self, scope: FunctionScope, collector: KeyCollector) -> None:
+    def __init__(self, scope: FunctionScope, collector: KeyCollector, helper: Helper) -> None:
         self._scope = scope
         self._collector = collector
-        self.stores = AssignmentReader(scope, collector, self.at)
-        self._fine: set[int] = set()
+        self._helper = helper
+        self._allowed: set[int] = set()
         self._either_of: dict[int, tuple[str | int | float | bool, ...]] = {}
-        """By comparison: all values that it is one alternative of."""
+        """By `id` of a comparison: the values of all alternatives it is one of."""
 
-    def children(self, node: ast.AST, path: Path) -> None:
-        """All expressions below a node."""
+    def read_below(self, node: ast.AST, path: Path) -> None:
+        """Read all expressions below a node."""
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                self.at(child, path)
+                self.read(child, path)
             elif isinstance(child, ast.keyword | ast.comprehension | ast.stmt):
-                self.children(child, path)
+                self.read_below(child, path)
 
-    def at(self, node: ast.expr, path: Path) -> None:
-        """One expression, with all that is in it."""
+    def read(self, node: ast.expr, path: Path) -> None:
+        """Read one expression, with all that is in it."""
         holder = self._scope.holder(node)
         if holder is not None:
-            # the state as a whole, in a place where nobody said that it is only looked at
-            if id(node) not in self._fine:
+            # the state as a whole, in a place that may change it
+            if id(node) not in self._allowed:
                 self._collector.lose(holder)
                 self._collector.reads_all &= holder != STATE
             return
@@ -73,41 +75,41 @@ class ExpressionReader:
             case ast.BoolOp():
                 if isinstance(node.op, ast.Or):
                     self._alternatives(node.values)
-                self.at(node.values[0], path)
+                self.read(node.values[0], path)
                 with self._collector.perhaps(path) as way:
                     for value in node.values[1:]:
-                        self.at(value, way)
+                        self.read(value, way)
             case ast.IfExp():
                 self._either(node, path)
             case ast.Lambda():
                 with self._collector.perhaps(path) as way:
-                    self.at(node.body, way)
+                    self.read(node.body, way)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 self._comprehension(node, path)
             case ast.Subscript():
                 self._subscript(node, path)
-                self.children(node, path)
+                self.read_below(node, path)
             case ast.Compare():
                 self._compare(node, path)
-                self.children(node, path)
+                self.read_below(node, path)
             case ast.Dict():
                 pairs = zip(node.keys, node.values, strict=True)
-                self.see(inner for key, inner in pairs if key is None)
-                self.children(node, path)
+                self.allow_look(inner for key, inner in pairs if key is None)
+                self.read_below(node, path)
             case ast.FormattedValue():
-                self.see([node.value])
-                self.children(node, path)
+                self.allow_look([node.value])
+                self.read_below(node, path)
             case ast.NamedExpr():
-                self.at(node.value, path)
-                self.stores.assign(node.target, node.value, path)
+                self.read(node.value, path)
+                self.assign(node.target, node.value, path)
             case _:
-                self.children(node, path)
+                self.read_below(node, path)
 
     def iterate(self, node: ast.expr, path: Path) -> None:
-        """What a loop goes over: its elements are at hand, to be changed."""
-        self.see([node])
-        self.stores.touch(node)
-        self.at(node, path)
+        """Read what a loop iterates over: the loop may change its elements."""
+        self.allow_look([node])
+        self.touch(node)
+        self.read(node, path)
 
     def name_element(self, target: ast.expr, node: ast.expr) -> None:
         """`for order in state["orders"]`: the name stands for an element of that list."""
@@ -115,36 +117,34 @@ class ExpressionReader:
         if isinstance(target, ast.Name) and target.id in self._scope.once and way is not None:
             self._scope.aliases[target.id] = (way[0], (*way[1], 0))
 
-    def see(self, nodes: Iterable[ast.expr]) -> None:
-        """The state as a whole, where it is only looked at."""
+    def allow_look(self, nodes: Iterable[ast.expr]) -> None:
+        """Allow the state as a whole in places that only look at it."""
         for node in nodes:
             holder = self._scope.holder(node)
             if holder is not None:
-                self._fine.add(id(node))
+                self._allowed.add(id(node))
                 self._collector.reads_all &= holder != STATE
 
-    def rename(self, node: ast.Assign) -> None:
-        """`held = state`: one more name for it, where it stays that."""
+    def allow_alias(self, node: ast.Assign) -> None:
+        """Allow `held = state`: another name for the state, if it is set once."""
         match node.targets:
             case [ast.Name(id=name)] if name in self._scope.once:
                 if self._scope.holder(node.value) == STATE:
-                    self._fine.add(id(node.value))
+                    self._allowed.add(id(node.value))
             case _:
                 pass
 
-    def returned(self, node: ast.expr) -> None:
-        """The state, or a dict, that is given back as it is."""
+    def allow_return(self, node: ast.expr) -> None:
+        """Allow the state, or a dict, to be returned unchanged."""
         match node:
-            case ast.Name():
-                self.see([node])
             case ast.BinOp(op=ast.BitOr()):
-                self.returned(node.left)
-                self.returned(node.right)
+                self.allow_return(node.left)
+                self.allow_return(node.right)
             case _:
-                pass
+                self.allow_look([node])
 
     def is_update(self, node: ast.expr) -> bool:
-        """Whether it is `state.update(...)`, which gives nothing back."""
+        """Whether it is `state.update(...)`, which returns None."""
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr="update")):
                 return self._scope.holder(value) is not None
@@ -152,10 +152,10 @@ class ExpressionReader:
                 return False
 
     def _either(self, node: ast.IfExp, path: Path) -> None:
-        self.at(node.test, path)
+        self.read(node.test, path)
         ways = path.branch(), path.branch()
-        self.at(node.body, ways[0])
-        self.at(node.orelse, ways[1])
+        self.read(node.body, ways[0])
+        self.read(node.orelse, ways[1])
         met = meet(path, ways)
         assert met is not None
         path.changes = met.changes
@@ -165,7 +165,7 @@ class ExpressionReader:
         if holder is None:
             self._collector.follow(self._scope.way(node), path)
             return
-        self._fine.add(id(node.value))
+        self._allowed.add(id(node.value))
         key = self._scope.text(node.slice)
         if holder == STATE and key is not None:
             self._collector.read(key, path)
@@ -178,42 +178,52 @@ class ExpressionReader:
             case ast.Attribute(value=value, attr=name):
                 holder = self._scope.holder(value)
                 if holder is not None:
-                    self._fine.add(id(value))
+                    self._allowed.add(id(value))
                     self._call_method(holder, name, node, path)
-                    self.children(node, path)
+                    self.read_below(node, path)
                     return
                 self._collector.follow(self._scope.way(node), path)
                 if name in CHANGING:
-                    self.stores.touch(value)
+                    self.touch(value)
             case ast.Name(id=name):
                 pass
             case _:
                 pass
-        self.see(one.value for one in node.keywords if one.arg is None)
-        if name not in _PLAIN:
-            self._help(node, path)
-        if name in _PLAIN:
-            self.see(node.args)
+        self.allow_look(one.value for one in node.keywords if one.arg is None)
+        if name in _PLAIN and id(node) not in self._scope.context_calls:
+            self.allow_look(node.args)
         else:
+            self._help(node, path)
             for one in (*node.args, *(each.value for each in node.keywords)):
-                self.stores.touch(one)
-        self.children(node, path)
+                self.touch(one)
+        self.read_below(node, path)
 
     def _help(self, node: ast.Call, path: Path) -> None:
-        """A function that gets the state from this one: what it does is done here."""
-        arguments = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
-        states = [one for one in arguments if self._scope.holder(one) == STATE]
-        # twice in one call: which parameter does what cannot be told apart
-        if len(states) != 1 or self._scope.helper is None:
+        """Include what a called function does with the state that it is passed."""
+        states = self._states_passed(node)
+        # passed twice: which parameter does what cannot be said
+        if len(states) != 1:
             return
-        keys = self._scope.helper(node, states[0], self._scope)
+        keys = self._keys_of_call(node, states)
         # else the state counts as handed to code that cannot be seen
         if keys.reads_all or keys.writes_all:
-            self._fine.add(id(states[0]))
+            self._allowed.add(id(states[0]))
             self._collector.include(keys, path)
 
+    def _states_passed(self, node: ast.Call) -> list[ast.expr]:
+        """Find the arguments of a call that are the state."""
+        passed = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
+        return [one for one in passed if self._scope.holder(one) == STATE]
+
+    def _keys_of_call(self, node: ast.Call, states: list[ast.expr]) -> Keys:
+        """What a called function does with the state, which it gets once at most."""
+        known = self._scope.context_calls.get(id(node))
+        if known is not None:
+            return known
+        return self._helper(node, states[0] if states else None, self._scope)
+
     def _call_method(self, holder: str, method: str, node: ast.Call, path: Path) -> None:
-        """A method of the state, or of a dict of the function's own."""
+        """Read a call of a method of the state, or of a dict that the function made."""
         collector, own = self._collector, holder != STATE
         key = self._scope.text(node.args[0]) if node.args else None
         match method:
@@ -234,8 +244,8 @@ class ExpressionReader:
                     collector.read(key, path)
                 collector.take(holder, key, path)
             case "update":
-                self.see(node.args)
-                self.stores.update(holder, arguments(node), path)
+                self.allow_look(node.args)
+                self.update(holder, pairs_of_call(node), path)
             case "get" | "keys" | "items" | "values" | "copy" | "to_dict":
                 collector.reads_all &= own
             case _:
@@ -247,7 +257,7 @@ class ExpressionReader:
             holder = self._scope.holder(right)
             if holder is None or not isinstance(operator, ast.In | ast.NotIn):
                 continue
-            self._fine.add(id(right))
+            self._allowed.add(id(right))
             key = self._scope.text(left_side)
             if holder == STATE and key is not None:
                 self._collector.ask(key, path)
@@ -262,7 +272,7 @@ class ExpressionReader:
             self._match(node, node.left, node.ops[0], node.comparators[0])
 
     def _alternatives(self, nodes: Iterable[ast.expr]) -> None:
-        """`a == "x" or a == "y"`: one of them may never hold, as long as another does."""
+        """`a == "x" or a == "y"`: one may never hold, if another can."""
         several: dict[Way, list[ast.Compare]] = {}
         for node in nodes:
             match node:
@@ -280,7 +290,7 @@ class ExpressionReader:
     def _match(
         self, node: ast.Compare, left_side: ast.expr, operator: ast.cmpop, right: ast.expr
     ) -> None:
-        """A value of the state compared with one that stands there: `state["next"] == "finish"`."""
+        """Note a comparison with a constant: `state["next"] == "finish"`."""
         match operator:
             case ast.Eq() | ast.NotEq():
                 sides = ((left_side, right), (right, left_side))
@@ -299,10 +309,10 @@ class ExpressionReader:
             name, values = "in", self._either_of[id(node)]
         way, spare = self._scope.way(value), self._spare(value)
         if way is not None and values is not None and spare is not None:
-            self._collector.match(Compared(way[0], way[1], name, values, spare))
+            self._collector.match(KeyComparison(way[0], way[1], name, values, spare))
 
     def _plain(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
-        """The text, number or truth that an expression is."""
+        """The text, number or boolean that an expression is; None for others."""
         text = self._scope.text(node)
         if text is not None:
             return (text,)
@@ -311,14 +321,14 @@ class ExpressionReader:
         return None
 
     def _several(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
-        """The values of a tuple, list or set that stands there."""
+        """The values of a constant tuple, list or set."""
         if not isinstance(node, ast.Tuple | ast.List | ast.Set) or not node.elts:
             return None
         values = [self._plain(one) for one in node.elts]
         return None if None in values else tuple(v for one in values if one for v in one)
 
     def _spare(self, node: ast.expr) -> tuple[str | int | float | bool, ...] | None:
-        """What `.get(key, spare)` gives where the key lacks; None where that cannot be seen."""
+        """What `.get(key, spare)` returns if the key is absent; None where that cannot be seen."""
         match node:
             case ast.Name(id=name) if name in self._scope.aliased:
                 return self._spare(self._scope.aliased[name])
@@ -338,36 +348,22 @@ class ExpressionReader:
         first, *more = node.generators
         if any(isinstance(one, ast.Attribute) and one.attr in CHANGING for one in ast.walk(node)):
             for generator in node.generators:
-                self.stores.touch(generator.iter)
-        self.see([first.iter])
-        self.at(first.iter, path)
+                self.touch(generator.iter)
+        self.allow_look([first.iter])
+        self.read(first.iter, path)
         self.name_element(first.target, first.iter)
         with self._collector.perhaps(path) as inner:
             for one in first.ifs:
-                self.at(one, inner)
+                self.read(one, inner)
             for generator in more:
-                self.see([generator.iter])
-                self.children(generator, inner)
+                self.allow_look([generator.iter])
+                self.read_below(generator, inner)
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
-                    self.at(child, inner)
-
-
-Pairs = Iterable[tuple[ast.expr | None, ast.expr]]
-
-
-class AssignmentReader:
-    """Follows values into the state and into dicts; `look` is asked about expressions."""
-
-    def __init__(
-        self, scope: FunctionScope, collector: KeyCollector, look: Callable[[ast.expr, Path], None]
-    ) -> None:
-        self._scope = scope
-        self._collector = collector
-        self._look = look
+                    self.read(child, inner)
 
     def assign(self, target: ast.expr, value: ast.expr | None, path: Path) -> None:
-        """A value that is given to a name, or stored in the state or a dict."""
+        """Read an assignment to a name, to the state or to a dict."""
         match target:
             case ast.Name(id=name):
                 self._name(name, value, path)
@@ -380,17 +376,17 @@ class AssignmentReader:
                 for one, element in zip(elements, values, strict=True):
                     self.assign(one, element, path)
             case ast.Subscript():
-                self._look(target.slice, path)
+                self.read(target.slice, path)
                 holder = self._scope.holder(target.value)
                 if holder is None:
                     self.touch(target.value)
-                    self._look(target.value, path)
+                    self.read(target.value, path)
                 else:
                     self._store(holder, self._scope.text(target.slice), value, path)
             case ast.Starred():
                 self.assign(target.value, None, path)
             case _:
-                self._look(target, path)
+                self.read(target, path)
 
     def _name(self, name: str, value: ast.expr | None, path: Path) -> None:
         scope = self._scope
@@ -402,8 +398,8 @@ class AssignmentReader:
         if scope.holder(value) == STATE and name in scope.once:
             scope.states.add(name)
             return
-        contents = None if scope.holder(value) is not None else self.contents(value, path)
-        if contents is not None and contents.is_state:  # a helper that gives the state back
+        contents = None if scope.holder(value) is not None else self.contents_of(value, path)
+        if contents is not None and contents.is_state:  # a helper that returns the state
             if name in scope.once:
                 scope.states.add(name)
             else:
@@ -437,19 +433,19 @@ class AssignmentReader:
         if holder is not None:
             self.update(holder, [(None, value)], path)
         elif isinstance(target, ast.Subscript):
-            self._look(ast.Subscript(target.value, target.slice, ast.Load()), path)
+            self.read(ast.Subscript(target.value, target.slice, ast.Load()), path)
             self.assign(target, None, path)
         else:
             self.touch(target)
 
     def delete(self, target: ast.expr, path: Path) -> None:
-        """`del state["key"]`: it must be there, and is no longer."""
+        """`del state["key"]`: the key must be there, and is removed."""
         if not isinstance(target, ast.Subscript):
             return
         holder = self._scope.holder(target.value)
         if holder is None:
             self.touch(target.value)
-            self._look(target.value, path)
+            self.read(target.value, path)
             return
         key = self._scope.text(target.slice)
         if key is None:
@@ -462,7 +458,7 @@ class AssignmentReader:
             self._collector.unset(holder, key, path)
 
     def update(self, holder: str, pairs: Pairs, path: Path) -> None:
-        """Write what one or several dicts have."""
+        """Write the keys of one or several dicts."""
         contents = self._pairs(pairs, path)
         if contents is None:
             self._collector.lose(holder)
@@ -470,35 +466,35 @@ class AssignmentReader:
             self.put(holder, contents, path)
 
     def put(self, holder: str, contents: Contents, path: Path) -> None:
-        """Write what a dict has to the state, or to another dict."""
+        """Write the keys of a dict to the state, or to another dict."""
         for key, there in contents.sure.items():
             if there:
                 self._collector.write(holder, key, path)
             else:
                 self._collector.take(holder, key, path)
-        self._collector.perhaps_done(holder, contents, path)
+        self._collector.note_possible(holder, contents, path)
 
-    def contents(self, node: ast.expr, path: Path) -> Contents | None:
-        """The keys of a dict that stands there, as far as it can be followed; None where not."""
+    def contents_of(self, node: ast.expr, path: Path) -> Contents | None:
+        """The keys of a dict that an expression makes; None where they cannot be followed."""
         holder = self._scope.holder(node)
-        # the state itself given back changes nothing
+        # returning the state itself changes nothing
         if holder == STATE:
             return Contents({}, is_state=True)
         if holder is not None:
-            return self._collector.of(holder, path)
+            return self._collector.contents_of(holder, path)
         match node:
             case ast.Dict():
                 return self._pairs(zip(node.keys, node.values, strict=True), path)
             case ast.Name() | ast.Attribute():
-                return self._constant(self._scope.constant(node), path)
+                return self._contents_of_constant(self._scope.constant(node))
             case ast.DictComp():
-                return self._contents_of_comprehension(node, path)
+                return self._contents_of_comprehension(node)
             case ast.Await(value=value) | ast.NamedExpr(value=value):
-                return self.contents(value, path)
+                return self.contents_of(value, path)
             case ast.IfExp(body=body, orelse=orelse):
-                return merge_contents([self.contents(body, path), self.contents(orelse, path)])
+                return merge_contents([self.contents_of(one, path) for one in (body, orelse)])
             case ast.BoolOp(op=ast.Or(), values=values):
-                return merge_contents([self.contents(one, path) for one in values])
+                return merge_contents([self.contents_of(one, path) for one in values])
             case ast.BinOp(op=ast.BitOr()):
                 return self._pairs([(None, node.left), (None, node.right)], path)
             case ast.Call():
@@ -507,40 +503,41 @@ class AssignmentReader:
                 return None
 
     def _contents_of_call(self, node: ast.Call, path: Path) -> Contents | None:
-        """The keys of the dict that a call gives back."""
+        """The keys of the dict that a call returns."""
         match node:
+            case _ if id(node) in self._scope.context_calls:
+                pass
             case ast.Call(func=ast.Name(id="dict")):
-                return self._pairs(arguments(node), path)
+                return self._pairs(pairs_of_call(node), path)
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="dict"), attr="fromkeys"), args=[names, *rest]
             ):
                 value = None if not rest or is_none(rest[0]) else UNKNOWN
-                return self._constant(dict.fromkeys(self._scope.elements(names), value), path)
-            case ast.Call(func=ast.Attribute(value=value, attr="copy"), args=[]):
-                copied = self.contents(value, path)
-                return None if copied is None else copied._replace(is_state=False)
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[value]) if (
-                name in ("copy", "deepcopy")
+                return self._contents_of_constant(dict.fromkeys(self._scope.elements(names), value))
+            case (
+                ast.Call(func=ast.Attribute(value=value, attr="copy"), args=[])
+                | ast.Call(
+                    func=ast.Name(id="copy" | "deepcopy") | ast.Attribute(attr="copy" | "deepcopy"),
+                    args=[value],
+                )
             ):
-                copied = self.contents(value, path)
+                copied = self.contents_of(value, path)
                 return None if copied is None else copied._replace(is_state=False)
             case _:
                 pass
-        if self._scope.helper is None:
-            return None
-        passed = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
-        states = [one for one in passed if self._scope.holder(one) == STATE]
+        states = self._states_passed(node)
         if len(states) > 1:
             return None
-        keys = self._scope.helper(node, states[0] if states else None, self._scope)
+        keys = self._keys_of_call(node, states)
         if keys.returns is not None:
-            for key in (*keys.returns.sure, *sorted(keys.returns.maybe)):
-                spelled = keys.texts.get(key, frozenset[str]())
-                self._collector.write("?", key, path.branch(), keys.kinds.get(key, ""), spelled)
+            for key in (*keys.returns.sure, *keys.returns.maybe):
+                self._collector.describe(
+                    key, keys.kinds.get(key, ""), keys.texts.get(key, frozenset[str]())
+                )
         return keys.returns
 
-    def _constant(self, value: object, path: Path) -> Contents | None:
-        """The keys of a dict that stands outside of the function."""
+    def _contents_of_constant(self, value: object) -> Contents | None:
+        """The keys of a dict that is defined outside of the function."""
         if not isinstance(value, dict) or not value:  # an empty one may be filled by a run
             return None
         sure: dict[str, bool] = {}
@@ -548,10 +545,10 @@ class AssignmentReader:
             if not isinstance(key, str):
                 return None
             sure[key] = one is not None
-            self._collector.write("?", key, path.branch(), "")
+            self._collector.describe(key, "")
         return Contents(sure)
 
-    def _contents_of_comprehension(self, node: ast.DictComp, path: Path) -> Contents | None:
+    def _contents_of_comprehension(self, node: ast.DictComp) -> Contents | None:
         """The keys of `{key: ... for key in ("a", "b")}`."""
         match node.generators:
             case [ast.comprehension(target=target, iter=iterated, ifs=tests)]:
@@ -568,7 +565,7 @@ class AssignmentReader:
             return None
         names = [key for key in keys if key is not None]
         for key in names:
-            self._collector.write("?", key, path.branch(), kind_of(node.value))
+            self._collector.describe(key, kind_of(node.value))
         if tests:
             return Contents({}, frozenset(names))
         return Contents(dict.fromkeys(names, not is_none(node.value)))
@@ -579,7 +576,7 @@ class AssignmentReader:
         gone: set[str] = set()
         for key, value in pairs:
             if key is None:
-                inner = self.contents(value, path)
+                inner = self.contents_of(value, path)
                 if inner is None:
                     return None
                 sure = {**sure, **inner.sure}
@@ -593,11 +590,11 @@ class AssignmentReader:
             if name is None:
                 return None
             sure[name] = not is_none(value)
-            self._collector.write("?", name, path.branch(), kind_of(value), texts_of(value))
+            self._collector.describe(name, kind_of(value), texts_of(value))
         return Contents(sure, frozenset(maybe - sure.keys()), frozenset(gone - sure.keys()))
 
     def touch(self, node: ast.expr) -> None:
-        """Take note that a value of the state, or one of several, may be changed in place."""
+        """Note that a value of the state, or one of several, may be changed in place."""
         match node:
             case ast.BoolOp(values=several):
                 pass
@@ -618,7 +615,7 @@ class AssignmentReader:
             self.touch(one)
 
 
-def arguments(node: ast.Call) -> list[tuple[ast.expr | None, ast.expr]]:
-    """What a dict, or its update, is called with, as the pairs that it makes."""
+def pairs_of_call(node: ast.Call) -> list[tuple[ast.expr | None, ast.expr]]:
+    """The pairs that `dict(...)` or `update(...)` gets from its arguments."""
     named = [(ast.Constant(one.arg) if one.arg else None, one.value) for one in node.keywords]
     return [*((None, one) for one in node.args), *named]

@@ -10,7 +10,7 @@ from weft.checker.agents import WritersByKey, Writes, may_escalate, step_writer
 from weft.checker.functions import keys_of
 from weft.checker.world import Read, Site, Writer
 from weft.declare import Fallback, Loop, Map, Node, Parallel, Race, Route, Sequence, Step, Timeout
-from weft.declare.agent import agents_of, below, children
+from weft.declare.agent import agents_of, children, nodes_below
 from weft.declare.route import OTHERWISE
 from weft.declare.visit import DefaultVisitor
 from weft.session.event import scope_of
@@ -32,7 +32,7 @@ def _to(node: Node, reader: Node, key: str, writes: Writes) -> Iterator[str]:
         if isinstance(node, Loop):  # its condition is asked after a round
             yield from _PathsThrough(key, writes).visit(node.body)
         return
-    inner = next((one for one in below(node) if _contains(one, reader)), None)
+    inner = next((one for one in nodes_below(node) if _contains(one, reader)), None)
     if inner is None:
         return
     if isinstance(node, Sequence):
@@ -44,7 +44,7 @@ def _to(node: Node, reader: Node, key: str, writes: Writes) -> Iterator[str]:
 
 
 def _contains(node: Node, reader: Node) -> bool:
-    return node is reader or any(_contains(one, reader) for one in below(node))
+    return node is reader or any(_contains(one, reader) for one in nodes_below(node))
 
 
 class _PathsThrough(DefaultVisitor[Iterator[str]]):

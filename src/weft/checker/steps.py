@@ -3,20 +3,22 @@
 import ast
 from collections.abc import Iterable, Mapping
 
-from weft.checker.agents import TEXT, function_reads, step_writer, touched
+from weft.checker.agents import TEXT, forget_shapes, function_reads, step_writer
 from weft.checker.functions import keys_of
-from weft.checker.scope import Keys, definition, kind_of, texts_of
+from weft.checker.keys import Keys
+from weft.checker.scope import kind_of, texts_of
+from weft.checker.sources import definition
 from weft.checker.world import Fact, Read, World, Writer
 from weft.declare import Step
 from weft.declare.changes import (
     OWN_CODE,
     Accumulate,
     Compute,
-    Counter,
     Default,
     GroupBy,
     SetValues,
     StateChange,
+    StateCounter,
     Zip,
 )
 from weft.diagnostics import Origin
@@ -60,27 +62,27 @@ def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -
             if fact.must:
                 continue
             filled = Fact(True, (writer,), shape, labels=tainted, is_carried=True)
-            both = filled.joined(fact)._replace(must=True, soft=False)
-            done = done.holding({key: both})
+            both = filled.join_with(fact)._replace(must=True, soft=False)
+            done = done.with_facts({key: both})
             continue
-        done = done.wrote(key, writer, shape, labels=tainted, is_carried=fills)
+        done = done.with_write(key, writer, shape, labels=tainted, is_carried=fills)
     for key in node.captures:
-        done = done.wrote(key, writer, TEXT, is_message=True)
+        done = done.with_write(key, writer, TEXT, is_message=True)
     if not node.writes:
         for key in sorted(code.maybe):
-            done = done.wrote(key, writer, must=False)
+            done = done.with_write(key, writer, must=False)
         if not code.writes_all:
-            done = done.blurred(f"{node.name} writes what cannot be seen")
+            done = done.with_unknown(f"{node.name} writes what cannot be seen")
     # its condition may not hold
-    return world.joined(done) if change.maybe else done
+    return world.join_with(done) if change.maybe else done
 
 
 def _apply_code(code: Keys, world: World, writer: Writer) -> World:
     """The world after a function took keys away, or changed values in place."""
-    world = world.lost(code.drops, writer)
+    world = world.without_keys(code.drops, writer)
     if not code.may_drop.isdisjoint(world.facts):
-        world = world.joined(world.lost(code.may_drop, writer))
-    return touched(world, (code,))
+        world = world.join_with(world.without_keys(code.may_drop, writer))
+    return forget_shapes(world, (code,))
 
 
 def _apply_change(
@@ -90,13 +92,13 @@ def _apply_change(
     keeps = change.keeps
     if keeps is not None:
         lost = [key for key in world.facts if scope_of(key) == "session" and key not in keeps]
-        world = world.lost(lost, writer)
+        world = world.without_keys(lost, writer)
     renamed = {new: (old, world.facts[old]) for old, new in change.renames if old in world.facts}
-    world = world.lost(change.drops, writer)
-    world = world.lost([old for old, _ in change.renames], writer, dict(change.renames))
+    world = world.without_keys(change.drops, writer)
+    world = world.without_keys([old for old, _ in change.renames], writer, dict(change.renames))
     for new, (old, fact) in renamed.items():
         tainted = fact.labels | labels.get(old, frozenset())
-        world = world.wrote(
+        world = world.with_write(
             new,
             writer,
             fact.schema,
@@ -108,7 +110,7 @@ def _apply_change(
     for old, new in change.renames:
         if new not in renamed and old not in world.facts:
             # whether the old one is there is said where it is read
-            world = world.wrote(new, writer)
+            world = world.with_write(new, writer)
     return world
 
 
@@ -136,7 +138,7 @@ def _shapes(change: StateChange) -> dict[str, JsonObject]:
                 if isinstance(function, ast.Lambda)
                 and (shape := _shape(kind_of(function.body), texts_of(function.body)))
             }
-        case Counter(key=key):
+        case StateCounter(key=key):
             return {key: {"type": "number"}}
         case GroupBy(into=key):
             return {key: {"type": "object"}}

@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
+from weft.checker.keys import KeyComparison
 from weft.checker.schemas import unite
-from weft.checker.scope import Compared
 from weft.declare import Agent, Node, Parallel, Step
 from weft.declare.agent import agents_of, every_agent, walk_nodes
 from weft.declare.compose import Composable
@@ -57,7 +57,7 @@ class Fact(NamedTuple):
     is_carried: bool = False
     """Whether it may still hold what an earlier turn left there."""
 
-    def joined(self, other: "Fact") -> "Fact":
+    def join_with(self, other: "Fact") -> "Fact":
         """What is known of the key after either of two paths."""
         if self == other:
             return self
@@ -70,12 +70,12 @@ class Fact(NamedTuple):
         labels = self.labels | other.labels
         return Fact(must, writers, schema, soft, labels, is_message, is_carried)
 
-    def weakened(self) -> "Fact":
+    def weaken(self) -> "Fact":
         """The same fact, on some paths only."""
         return self._replace(must=False, is_carried=True) if self.must else self
 
 
-class Gone(NamedTuple):
+class Removal(NamedTuple):
     """Who removed a key, and its new name if it was renamed."""
 
     by: Writer
@@ -103,7 +103,7 @@ class Chart(Mapping[str, Value], Generic[Value]):
         self._blank: tuple[dict[str, Value]] = ({},)
         self._pages: tuple[dict[str, Value], ...] = ()
         if items:
-            self._pages = self.updated(items)._pages
+            self._pages = self.with_items(items)._pages
 
     def with_item(self, key: str, value: Value) -> "Chart[Value]":
         """The chart with one more key, or another value for one."""
@@ -113,7 +113,7 @@ class Chart(Mapping[str, Value], Generic[Value]):
             return self._kin((*pages, *self._blank * (at - len(pages)), {key: value}))
         return self._kin((*pages[:at], {**pages[at], key: value}, *pages[at + 1 :]))
 
-    def updated(self, items: Mapping[str, Value]) -> "Chart[Value]":
+    def with_items(self, items: Mapping[str, Value]) -> "Chart[Value]":
         """The chart with these keys, each as it is here."""
         if not items:
             return self
@@ -121,7 +121,7 @@ class Chart(Mapping[str, Value], Generic[Value]):
         for key, value in items.items():
             changed.setdefault(self._place(key), {})[key] = value
         length = len(self._pages)
-        return self._replaced(
+        return self._with_pages(
             {at: {**self._pages[at], **new} if at < length else new for at, new in changed.items()}
         )
 
@@ -132,10 +132,10 @@ class Chart(Mapping[str, Value], Generic[Value]):
             if key in self:
                 at = self._places[key]
                 changed.setdefault(at, {**self._pages[at]}).pop(key, None)
-        return self._replaced(changed) if changed else self
+        return self._with_pages(changed) if changed else self
 
     def since(self, other: "Chart[Value]") -> Iterator[tuple[str, Value]]:
-        """The keys whose value is not the same object in the other chart."""
+        """The keys and values that changed since another chart, by identity."""
         if self._places is not other._places:
             yield from ((k, v) for k, v in self.items() if k not in other or other[k] is not v)
             return
@@ -145,14 +145,14 @@ class Chart(Mapping[str, Value], Generic[Value]):
                     (k, v) for k, v in mine.items() if k not in theirs or theirs[k] is not v
                 )
 
-    def merged(
+    def merge_with(
         self,
         others: "Iterable[Chart[Value]]",
         merge: Callable[[Sequence[dict[str, Value]]], dict[str, Value]],
     ) -> "Chart[Value]":
         """This chart merged with others; `merge` gets the pages that differ."""
         alike = [self]
-        alike += [one if one._places is self._places else self._alike(one) for one in others]
+        alike += [one if one._places is self._places else self._adopt(one) for one in others]
         changed: dict[int, dict[str, Value]] = {}
         if any(one._pages is not self._pages for one in alike):
             columns = zip_longest(*(one._pages for one in alike), fillvalue=self._blank[0])
@@ -162,17 +162,17 @@ class Chart(Mapping[str, Value], Generic[Value]):
                     merged_page = merge(column)
                     if merged_page != page:
                         changed[at] = merged_page
-        return self._replaced(changed) if changed else self
+        return self._with_pages(changed) if changed else self
 
-    def _alike(self, other: "Chart[Value]") -> "Chart[Value]":
-        """The other chart, with its keys on the pages of this family."""
-        return self._kin(()).updated(other)
+    def _adopt(self, other: "Chart[Value]") -> "Chart[Value]":
+        """The other chart with its keys on the pages of this family."""
+        return self._kin(()).with_items(other)
 
     def _place(self, key: str) -> int:
         # a key keeps its page for ever, so charts of a family differ only in the pages that changed
         return self._places.setdefault(key, len(self._places) // PAGE)
 
-    def _replaced(self, changed: Mapping[int, dict[str, Value]]) -> "Chart[Value]":
+    def _with_pages(self, changed: Mapping[int, dict[str, Value]]) -> "Chart[Value]":
         """The chart with other pages in some places."""
         pages = [*self._pages, *self._blank * (max(changed) + 1 - len(self._pages))]
         for at, page in changed.items():
@@ -208,7 +208,7 @@ class Chart(Mapping[str, Value], Generic[Value]):
         return at is not None and at < len(self._pages) and key in self._pages[at]
 
     def pairs(self) -> Iterator[tuple[str, Value]]:
-        """The keys and their values, as `items` has them, without looking each up."""
+        """The same as `items`, without a lookup for each key."""
         for page in self._pages:
             yield from page.items()
 
@@ -239,7 +239,7 @@ class World:
     """What is known at a point: the keys, removed keys, unknown writers, and who has spoken."""
 
     facts: Chart[Fact] = field(default_factory=Chart[Fact])
-    gone: Chart[Gone] = field(default_factory=Chart[Gone])
+    gone: Chart[Removal] = field(default_factory=Chart[Removal])
     opaque: Chart[None] = field(default_factory=Chart[None])
     """Why any key may have been written, where that is so."""
     spoken: Chart[str | None] = field(default_factory=Chart[str | None])
@@ -247,7 +247,7 @@ class World:
     cases: Chart[Cases] = field(default_factory=Chart[Cases])
     """By the key that the paths begin with."""
 
-    def wrote(
+    def with_write(
         self,
         key: str,
         writer: Writer,
@@ -265,7 +265,7 @@ class World:
         known = self.facts.get(key)
         # it may be written: what stood there may still stand
         if known is not None and not must:
-            fact = fact.joined(known)._replace(must=known.must, is_carried=known.is_carried)
+            fact = fact.join_with(known)._replace(must=known.must, is_carried=known.is_carried)
         cases, base = self.cases, _base(key)
         if cases and base in cases:
             remaining = {
@@ -275,59 +275,61 @@ class World:
         facts = self.facts.with_item(key, fact)
         return World(facts, self.gone.without((key,)), self.opaque, self.spoken, cases)
 
-    def holding(self, facts: Mapping[str, Fact]) -> "World":
+    def with_facts(self, facts: Mapping[str, Fact]) -> "World":
         """The world with these facts."""
         if not facts:
             return self
-        return replace(self, facts=self.facts.updated(facts), gone=self.gone.without(facts))
+        return replace(self, facts=self.facts.with_items(facts), gone=self.gone.without(facts))
 
-    def knowing(self, path: str, sure: Mapping[str, frozenset[str]]) -> "World":
+    def with_cases(self, path: str, sure: Mapping[str, frozenset[str]]) -> "World":
         """The world after a route that decided by a path: what each case surely leaves."""
         base = _base(path)
         cases = {**(self.cases.get(base) or {}), path: sure}
         return replace(self, cases=self.cases.with_item(base, cases))
 
-    def decided(self, path: str, label: str) -> "World":
-        """The world in a case of a route, where one before decided by the same value."""
+    def in_case(self, path: str, label: str) -> "World":
+        """The world in a case of a route, after an earlier route decided by the same value."""
         known = self.cases.get(_base(path)) if self.cases else None
         if not known or path not in known:
             return self
         sure = known[path].get(label, frozenset())
-        return self.holding(
+        return self.with_facts(
             {k: fact._replace(must=True) for k in sorted(sure) if (fact := self.facts.get(k))}
         )
 
-    def having(self, keys: Iterable[str]) -> "World":
-        """The world in which these keys proved to be there, as far as somebody writes them."""
+    def with_proved_keys(self, keys: Iterable[str]) -> "World":
+        """The world in which a test proved that these keys are there, if somebody writes them."""
         known = ((key, self.facts.get(key)) for key in sorted(keys))
-        return self.holding(
+        return self.with_facts(
             {key: fact._replace(must=True) for key, fact in known if fact and not fact.must}
         )
 
-    def lost(self, keys: Iterable[str], by: Writer, renamed: Mapping[str, str] = {}) -> "World":
+    def without_keys(
+        self, keys: Iterable[str], by: Writer, renamed: Mapping[str, str] = {}
+    ) -> "World":
         """The world after somebody removed keys."""
         taken = [key for key in keys if key in self.facts]
         if not taken:
             return self
-        gone = self.gone.updated({key: Gone(by, renamed.get(key, "")) for key in taken})
+        gone = self.gone.with_items({key: Removal(by, renamed.get(key, "")) for key in taken})
         return replace(self, facts=self.facts.without(taken), gone=gone)
 
-    def blurred(self, reason: str) -> "World":
+    def with_unknown(self, reason: str) -> "World":
         """The world after something ran that may have written anything."""
         if reason in self.opaque:
             return self
         return replace(self, opaque=self.opaque.with_item(reason, None), gone=Chart())
 
-    def spoke(self, agent: Node, key: str | None) -> "World":
+    def with_speaker(self, agent: Node, key: str | None) -> "World":
         """The world after an agent spoke."""
         if agent.name in self.spoken and self.spoken[agent.name] == key:
             return self
         spoken = self.spoken.with_item(agent.name, key)
         return World(self.facts, self.gone, self.opaque, spoken, self.cases)
 
-    def joined(self, other: "World") -> "World":
+    def join_with(self, other: "World") -> "World":
         """What is known after either of two paths."""
-        return _joined([self, other])
+        return _join_all([self, other])
 
 
 def _base(path: str) -> str:
@@ -340,32 +342,32 @@ def _is_into(path: str, key: str) -> bool:
     return path == key or path.startswith((f"{key}.", f"{key}["))
 
 
-def join(worlds: Iterable[World]) -> World | None:
+def join_worlds(worlds: Iterable[World]) -> World | None:
     """What is known after any of several paths; None if there are none."""
     ways = [*worlds]
-    return _joined(ways) if ways else None
+    return _join_all(ways) if ways else None
 
 
-def _joined(ways: list[World]) -> World:
+def _join_all(ways: list[World]) -> World:
     first, *others = ways
     # no path changed anything
     if all(way is first for way in others):
         return first
-    facts = first.facts.merged((way.facts for way in others), _facts)
-    gone = first.gone.merged((way.gone for way in others), _latest)
+    facts = first.facts.merge_with((way.facts for way in others), _join_facts)
+    gone = first.gone.merge_with((way.gone for way in others), _keep_latest)
     # on one path removed, on another still there: then it may be there
     again = [key for key, _ in gone.since(first.gone) if key in facts]
     again += [key for key, _ in facts.since(first.facts) if key in gone]
     return World(
         facts,
         gone.without(again),
-        first.opaque.merged((way.opaque for way in others), _latest),
-        first.spoken.merged((way.spoken for way in others), _latest),
-        first.cases.merged((way.cases for way in others), _agreed),
+        first.opaque.merge_with((way.opaque for way in others), _keep_latest),
+        first.spoken.merge_with((way.spoken for way in others), _keep_latest),
+        first.cases.merge_with((way.cases for way in others), _keep_agreed),
     )
 
 
-def _facts(pages: Sequence[dict[str, Fact]]) -> dict[str, Fact]:
+def _join_facts(pages: Sequence[dict[str, Fact]]) -> dict[str, Fact]:
     """What is known of each key: a key is sure only if it is sure on all paths."""
     joined: dict[str, Fact] = {}
     distinct = [*{id(page): page for page in pages}.values()]
@@ -373,19 +375,19 @@ def _facts(pages: Sequence[dict[str, Fact]]) -> dict[str, Fact]:
         for key, two in page.items():
             one = joined.get(key)
             if one is not two:
-                joined[key] = two if one is None else one.joined(two)
+                joined[key] = two if one is None else one.join_with(two)
     for key, fact in joined.items():
         if fact.must and not all(key in page for page in distinct):
-            joined[key] = fact.weakened()
+            joined[key] = fact.weaken()
     return joined
 
 
-def _latest(pages: Sequence[dict[str, Value]]) -> dict[str, Value]:
+def _keep_latest(pages: Sequence[dict[str, Value]]) -> dict[str, Value]:
     """All keys, each with the value of the last page that has it."""
     return {key: value for page in pages for key, value in page.items()}
 
 
-def _agreed(pages: Sequence[dict[str, Cases]]) -> dict[str, Cases]:
+def _keep_agreed(pages: Sequence[dict[str, Cases]]) -> dict[str, Cases]:
     """What all paths agree on."""
     agreed: dict[str, Cases] = {}
     for key, here in pages[0].items():
@@ -399,7 +401,7 @@ def _agreed(pages: Sequence[dict[str, Cases]]) -> dict[str, Cases]:
 def merge_worlds(world: World, ends: Iterable[tuple[Iterable[str], World]]) -> World:
     """Merge what is known after parallel branches: each has its keys and the world it ends in."""
     facts: dict[str, Fact] = {}
-    gone: dict[str, Gone] = {}
+    gone: dict[str, Removal] = {}
     opaque: dict[str, None] = {}
     speakers: dict[str, str | None] = {}
     for keys, one in ends:
@@ -416,10 +418,10 @@ def merge_worlds(world: World, ends: Iterable[tuple[Iterable[str], World]]) -> W
         opaque.update(dict.fromkeys(key for key, _ in one.opaque.since(world.opaque)))
         speakers.update(one.spoken.since(world.spoken))
     return World(
-        world.facts.updated(facts).without(gone),
-        world.gone.updated(gone).without(facts),
-        world.opaque.updated(opaque),
-        world.spoken.updated(speakers),  # branches join where they end
+        world.facts.with_items(facts).without(gone),
+        world.gone.with_items(gone).without(facts),
+        world.opaque.with_items(opaque),
+        world.spoken.with_items(speakers),  # branches join where they end
         world.cases,
     )
 
@@ -446,20 +448,20 @@ class Read(NamedTuple):
     """Whether it is compared with a number."""
     shape: JsonObject | None = None
     """What it is declared to hold, for an input."""
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[KeyComparison, ...] = ()
     """What a function compares it with."""
     typed: str = ""
     """The placeholder as its author wrote it."""
 
 
-class Beside(NamedTuple):
+class SiblingWrites(NamedTuple):
     """The keys that sibling branches write, which a place does not see."""
 
     counts: Mapping[str, int] = {}
     """By key: how many branches write it."""
     own: Container[str] = ()
     """The keys that its own branch writes."""
-    around: "Beside | None" = None
+    around: "SiblingWrites | None" = None
     """The same for the branches around these."""
 
     def __contains__(self, key: object) -> bool:
@@ -474,7 +476,7 @@ class Site:
     node: Node
     world: World
     reads: tuple[Read, ...] = ()
-    siblings: Beside = Beside()  # noqa: RUF009
+    siblings: SiblingWrites = SiblingWrites()  # noqa: RUF009
     """Keys that sibling branches write, which it does not see."""
     last: bool = False
     """Whether nothing follows: what it says is the answer."""
@@ -555,22 +557,25 @@ class WalkRecord:
     _all: Chart[Fact] = field(default_factory=Chart[Fact])
 
     @cached_property
-    def visited(self) -> tuple[Agent, ...]:
+    def visited_agents(self) -> tuple[Agent, ...]:
         """Every agent that the walk came to, in that order."""
         agents: dict[str, Agent] = {}
-        for site in self.sites:
-            if isinstance(site.node, Agent):
-                agents.setdefault(site.node.name, site.node)
+        for agent, _ in self.agent_sites():
+            agents.setdefault(agent.name, agent)
         return tuple(agents.values())
 
-    def read(self, key: str, world: World) -> None:
+    def agent_sites(self) -> Iterator[tuple[Agent, Site]]:
+        """The agents at their sites, in the order of the walk."""
+        return ((site.node, site) for site in self.sites if isinstance(site.node, Agent))
+
+    def note_read(self, key: str, world: World) -> None:
         """Note that a key is read, so that its writers do not count as unread."""
         fact = world.facts.get(key)
         if fact is not None:
             self.used.update((key, writer) for writer in fact.writers)
 
-    def read_all(self, world: World) -> None:
+    def note_all_read(self, world: World) -> None:
         """Note that any key may have been read."""
         for key, _ in world.facts.since(self._all):
-            self.read(key, world)
+            self.note_read(key, world)
         self._all = world.facts

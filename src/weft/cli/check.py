@@ -28,11 +28,12 @@ from weft.cli.findings import (
 )
 from weft.cli.load import is_node, load_source, node_of, require_folder
 from weft.cli.options import CommandOptions, PictureForm, ReportForm
+from weft.cli.printing import print_json
 from weft.codes import CODES
 from weft.declare import Node
 from weft.diagnostics import Diagnostic, safe
 from weft.errors import UsageError
-from weft.misuse import close
+from weft.misuse import find_near
 
 
 def check_command(options: CommandOptions) -> int:
@@ -46,7 +47,7 @@ def check_command(options: CommandOptions) -> int:
     findings: list[LocatedFinding] = []
     if diagnostics:
         sources = sources_of(options.target, node)
-        findings = sources.located(diagnostics)
+        findings = sources.locate(diagnostics)
         if options.fix and _mend_findings(findings, sources):
             return once_more(_again(options))
     # what agents see takes another walk: it is worked out only for a report that says it
@@ -109,13 +110,10 @@ def _print(
     explain: bool,
 ) -> None:
     match form:
-        case ReportForm.JSON | ReportForm.SARIF:
-            from weft.cli.render import print_json  # it prints requests too: slow to load
-
-            if form is ReportForm.JSON:
-                print_json(as_json(findings, [one.to_dict() for one in seen()]))
-            else:
-                print_json(as_sarif(findings))
+        case ReportForm.JSON:
+            print_json(as_json(findings, [one.to_dict() for one in seen()]))
+        case ReportForm.SARIF:
+            print_json(as_sarif(findings))
         case ReportForm.GITHUB:
             for one in findings:
                 print(safe(as_annotation(one)))
@@ -144,7 +142,7 @@ def graph_command(options: CommandOptions) -> int:
     inputs = typed_keys(options.inputs or ())
     diagnostics, node, infer = _check_target(options, inputs)
     sources = sources_of(options.target, node)
-    problems = [one.diagnostic for one in sources.located(diagnostics)]
+    problems = [one.diagnostic for one in sources.locate(diagnostics)]
     graph = pictures.graph_of(node, inputs=inputs, infer=infer, problems=problems)
     match form:
         case PictureForm.SVG:
@@ -273,9 +271,9 @@ def typed_keys(written: Iterable[str]) -> dict[str, object]:
         if key in keys:
             raise UsageError(f"`{key}` is given twice", where="--input", hint="give it once")
         if equals and name not in TYPES:
-            near = close(name, TYPES, cutoff=0.5)
+            near = find_near(name, TYPES, cutoff=0.5)
             raise UsageError(
-                f"`{name}` is no type that can be named here",
+                f"`{name}` is not a type that can be named here",
                 where=f"--input {key}",
                 hint=f"did you mean `{near[0]}`?" if near else f"use one of {', '.join(TYPES)}",
             )

@@ -150,7 +150,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Take("grace", "Seconds that turns may go on when it stops.", default=30.0),
             "attempts hung keep host health_port stuck log_form model max_llm_calls",
         ),
-        """Take turns of agents from the queue of a store, beside any number of other workers.
+        """Take turns of agents from the queue of a store, next to any number of other workers.
 
         Kill it, and others go on with its turns after about a second. On SIGTERM it ends those
         that it runs, or leaves them to others when --grace is over.
@@ -384,7 +384,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         ),
         """Compile one request and say where every token of it came from.
 
-        TARGET may be a recording instead: its last request, or the one behind --step N.
+        TARGET may be a recording instead: its last request, or the one that led to --step N.
         """,
     ),
     Command(

@@ -3,13 +3,12 @@
 import asyncio
 import sys
 import warnings
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
-from weft.cli.render import is_terminal, print_json
+from weft.cli.printing import is_terminal, print_json, print_table
 from weft.cli.run import carry_out
 from weft.compiler.report import clip
 from weft.declare import RunConfig
@@ -97,6 +96,7 @@ def _as_json(
 
 
 _TITLES = ("case", "passed", "tokens", "cost", "cached", "why not")
+_NUMBERS = ("tokens", "cost", "cached")
 
 
 def _print(outcomes: "Outcomes", worse: "list[Regression]", before: "Outcomes | None") -> None:
@@ -104,8 +104,7 @@ def _print(outcomes: "Outcomes", worse: "list[Regression]", before: "Outcomes | 
     if is_terminal():
         _print_table(outcomes, rows)
     else:
-        for line in _lines(rows):
-            print(line)
+        print_table(_TITLES, rows, right=_NUMBERS)
     passed = len(outcomes.cases) - len(outcomes.failing)
     money = outcomes.money
     words = f"{passed} of {len(outcomes.cases)} cases passed, {outcomes.tokens:,.0f} tokens"
@@ -135,25 +134,14 @@ def _cells(name: str, case: "CaseOutcome", before: "Outcomes | None") -> tuple[s
     )
 
 
-def _lines(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """The table as aligned text."""
-    widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
-    for row in [_TITLES, *rows]:
-        cells = [
-            cell.rjust(width) if at in (2, 3, 4) else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
-
-
 def _print_table(outcomes: "Outcomes", rows: list[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, header_style="dim")
-    for at, title in enumerate(_TITLES):
-        table.add_column(title, justify="right" if at in (2, 3, 4) else "left")
+    for title in _TITLES:
+        table.add_column(title, justify="right" if title in _NUMBERS else "left")
     for row, case in zip(rows, outcomes.cases.values(), strict=True):
         style = "green" if case.passed == case.runs else "red" if case.passed == 0 else "yellow"
         name, passed, *rest = row

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 import weft
 from weft.checker.agents import functions_in
 from weft.checker.functions import keys_of
-from weft.checker.scope import unwrap_function
+from weft.checker.sources import unwrap_function
 from weft.cli.load import relative_path
 from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
@@ -191,8 +191,8 @@ class Sources:
                             named = self._texts_by_name.setdefault(target.id, [])
                             named.append((file, node.value))
 
-    def located(self, diagnostics: Iterable[Diagnostic]) -> list[LocatedFinding]:
-        """The diagnostics with their places; without those that a comment there accepts."""
+    def locate(self, diagnostics: Iterable[Diagnostic]) -> list[LocatedFinding]:
+        """Give the diagnostics their places, without those that a comment there accepts."""
         pairs = [LocatedFinding(one, self.place(one)) for one in diagnostics]
         return [one for one in pairs if not self._is_allowed(one)]
 

@@ -145,7 +145,7 @@ def _tokenizers() -> Iterator[Checkup]:
 
 
 def _prices() -> Iterator[Checkup]:
-    """Whose list of prices is used, and of which version."""
+    """Which list of prices is used, and in which version."""
     from weft.dialects.price_list import price_list
 
     yield Checkup(True, "list", str(price_list()))

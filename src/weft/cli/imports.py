@@ -8,7 +8,7 @@ from pathlib import Path
 
 from weft.cli.inputs import without_password
 from weft.cli.options import CommandOptions
-from weft.cli.render import print_json
+from weft.cli.printing import print_json
 from weft.diagnostics import safe
 from weft.errors import SessionError
 from weft.recordings import Aside, Recording, files_in, read_files
@@ -69,13 +69,13 @@ async def _store_recordings(options: CommandOptions, files: list[Path]) -> Impor
 async def _take(
     store: Store, recording: Recording, options: CommandOptions, outcome: ImportOutcome
 ) -> None:
-    """Create the session and append its events; one that is there already is left as it is.
+    """Create the session and append its events; a session that exists is not changed.
 
     A session without events is what a store that cannot do both at once has left of an import
     that was killed: it is filled.
     """
     session = recording.spoken_by(options.agent or AGENT).for_store()
-    # what was typed counts, also for a session that says whose it is
+    # the options win over the user that a session names
     app = options.app or session.app_name or "imported"
     key = SessionKey(app, options.only_user or session.user_id or options.user, session.id)
     existing = await store.get(key)

@@ -13,6 +13,7 @@ import msgspec
 from weft.checker.check import declared_inputs
 from weft.cli.load import app_of, load_node
 from weft.cli.options import DEFAULT_STORE, CommandOptions
+from weft.cli.printing import hint_names
 from weft.compiler import Compilation, compile_request
 from weft.compiler.protected import Whole
 from weft.declare import Agent, Node, RunConfig
@@ -22,7 +23,6 @@ from weft.declare.words import policy_from
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named
 from weft.errors import SessionError, UsageError
-from weft.misuse import close
 from weft.replay.steps import (
     at_step,
     homes_of,
@@ -221,7 +221,7 @@ def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | N
         raise UsageError(
             f"there is no agent `{name}` in this flow",
             where=where,
-            hint=nearest("agents", name, list(homes)),
+            hint=hint_names("agents", name, list(homes)),
         )
     return homes[name], name
 
@@ -279,7 +279,9 @@ async def list_sessions(
     apps = sorted({*await store.apps(), *queued})
     if app is not None and app not in apps:
         raise SessionError(
-            f"there is no app `{app}` in this store", where="--app", hint=nearest("apps", app, apps)
+            f"there is no app `{app}` in this store",
+            where="--app",
+            hint=hint_names("apps", app, apps),
         )
     infos = [info for name in ([app] if app else apps) for info in await store.sessions(name)]
     infos.sort(key=lambda info: info.last_update_time, reverse=True)
@@ -290,7 +292,7 @@ async def list_sessions(
         raise SessionError(
             f"the user `{user}` has no session here",
             where="--user",
-            hint=nearest("users", user, users),
+            hint=hint_names("users", user, users),
         )
     return [info for info in infos if info.key.user_id == user]
 
@@ -304,7 +306,7 @@ async def find_session(
     skip_unreadable: bool = False,
     recent: int | None = None,
 ) -> Session:
-    """The session of that id, whoever's it is, or an error that says what there is."""
+    """Find the session of that id, of any user; an error lists the ids there are."""
     infos = await list_sessions(store, app=app, user=user)
     keys = [info.key for info in infos if info.key.id == id]
     if len(keys) > 1:
@@ -320,14 +322,6 @@ async def find_session(
         raise SessionError(
             f"there is no session `{id}`",
             where=" ".join(filter(None, (app, user))) or "store",
-            hint=nearest("sessions", id, ids),
+            hint=hint_names("sessions", id, ids),
         )
     return session
-
-
-def nearest(what: str, name: str, names: list[str]) -> str:
-    """A hint that lists the names there are, and the one that was perhaps meant."""
-    near = close(name, names, cutoff=0.6)
-    some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    known = f"{what} there: {some}" if names else f"there are no {what} in it"
-    return f"did you mean `{near[0]}`? {known}" if near else known

@@ -180,7 +180,7 @@ def _write(options: CommandOptions, file: Path, redact: tuple[Redact, ...]) -> i
 
 
 def _kind_words(inspection: Inspection, *, raw: bool) -> str:
-    """What the file holds, for whoever sends it on."""
+    """What the file holds, for the person who passes it on."""
     rules = ", ".join(inspection.rules.words)
     if not rules:
         return "all as it is stored; no agent redacts anything, and --redact names nothing"

@@ -18,9 +18,9 @@ from types import ModuleType
 from typing import TypeGuard, cast
 
 import weft
+from weft.cli.printing import hint_names
 from weft.declare import Node
 from weft.errors import UsageError, WeftError, describe_kind
-from weft.misuse import close
 
 _OURS = str(Path(weft.__file__).parent)
 
@@ -234,7 +234,7 @@ def _file(place: str) -> ModuleType:
         folder = path.parent
         there = sorted(p.name for p in folder.glob("*.py")) if folder.is_dir() else []
         raise UsageError(
-            "there is no such file", where=place, hint=_nearest(path.name, there, "file")
+            "there is no such file", where=place, hint=hint_names("files", path.name, there)
         )
     _look_in(path.resolve().parent)
     with _their_code(place):
@@ -266,7 +266,7 @@ def _attribute(holder: object, name: str, target: str, module: ModuleType) -> ob
     raise UsageError(
         f"the {what} has no `{name}`",
         where=target,
-        hint=_nearest(name, names, "agent" if names is nodes else "name", also=public),
+        hint=hint_names("agents" if names is nodes else "names", name, names, also=public),
     )
 
 
@@ -370,14 +370,7 @@ def _module_hint(missing: str) -> str:
         if paths is None:
             return f"`{parent}` is a module, not a package"
     there = sorted(one.name for one in pkgutil.iter_modules(paths))
-    return _nearest(last, there, "module")
-
-
-def _nearest(name: str, there: list[str], what: str, *, also: Iterable[str] = ()) -> str:
-    near = close(name, [*there, *also], cutoff=0.5)
-    listed = ", ".join(there[:8]) + (", ..." if len(there) > 8 else "")
-    known = f"{what}s there: {listed}" if there else f"there is no {what} there"
-    return f"did you mean `{near[0]}`? {known}" if near else known
+    return hint_names("modules", last, there)
 
 
 def relative_path(file: Path | str) -> str:

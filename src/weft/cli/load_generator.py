@@ -1,16 +1,13 @@
 """`weft load`: turns and faults, and a verdict from the stored logs."""
 
 import asyncio
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 
 from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import CommandOptions
+from weft.cli.printing import show_progress
 from weft.declare import RunConfig
 from weft.errors import UsageError
 from weft.load import LoadPlan, run_load
-from weft.load.site import Watch
 from weft.runtime import Runner
 
 
@@ -20,7 +17,11 @@ def load_command(options: CommandOptions) -> int:
     runner = _runner(options, plan)
     if options.plot is not None:
         require_folder(options.plot, "--plot")
-    with _show_progress(plan) as watch:
+    with show_progress("turns", plan.total) as tell:
+
+        def watch(answers: int, faults: int) -> None:
+            tell(answers, f"{faults} faults" if plan.chaos else "")
+
         report = asyncio.run(run_load(plan, runner=runner, watch=watch))
     print(report.to_json() if options.as_json else report)
     if options.plot is not None:
@@ -60,9 +61,7 @@ def _plan(options: CommandOptions) -> LoadPlan:
             "the server chooses the model", where="--model", hint="weft serve ... --model NAME"
         )
     if not plan.is_scripted and plan.message is None:
-        raise UsageError(
-            "what is to be said to the agent?", where="--message", hint="add -m 'Hello'"
-        )
+        raise UsageError("the agent needs a message", where="--message", hint="add -m 'Hello'")
     return plan
 
 
@@ -77,28 +76,3 @@ def _runner(options: CommandOptions, plan: LoadPlan) -> Runner | None:
         store=plan.store or "memory://",
         config=RunConfig(model=options.model),
     )
-
-
-@contextmanager
-def _show_progress(plan: LoadPlan) -> Generator[Watch | None, None, None]:
-    """A bar of the answers so far, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (
-        TextColumn("[progress.description]{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[faults]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("starting", total=plan.total, faults="")
-
-        def watch(answers: int, faults: int) -> None:
-            text = f"{faults} faults" if plan.chaos else ""
-            bars.update(bar, completed=answers, description="turns", faults=text)
-
-        yield watch

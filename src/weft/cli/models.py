@@ -143,7 +143,7 @@ def _is_set(variable: str) -> bool:
 
 
 def facts_json(model: str) -> JsonObject:
-    """What is known of a model, for machines; null where nobody knows."""
+    """The facts about a model as JSON; null where a fact is unknown."""
     from weft.compiler.costs import price_of, window_of
 
     facts, price = facts_for(model), price_of(model)
@@ -203,7 +203,7 @@ def _line(name: str, text: str) -> str:
 def _schema(facts: Facts) -> str:
     if not facts.native_schema:
         return "as a tool" if facts.tools else "in words"
-    return "native" if facts.schema_with_tools else "native, but not beside tools"
+    return "native" if facts.schema_with_tools else "native, but not together with tools"
 
 
 def _caching(facts: Facts) -> str:

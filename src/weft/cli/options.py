@@ -93,7 +93,7 @@ class CommandOptions:
         str | None,
         Option("--target", help="The agents that were recorded.", metavar="MODULE:OBJECT"),
     ] = None
-    limit: Annotated[int | None, Option("--limit", help="Only the first so many.", min=1)] = None
+    limit: Annotated[int | None, Option("--limit", help="At most this many.", min=1)] = None
     gap: Annotated[
         float | None,
         Option(
@@ -141,7 +141,9 @@ class CommandOptions:
     ] = None
     step: Annotated[
         int | None,
-        Option("--step", help="The request behind the session's N-th model event.", metavar="N"),
+        Option(
+            "--step", help="The request that led to the session's N-th model event.", metavar="N"
+        ),
     ] = None
     steps: Annotated[
         list[int] | None,
@@ -183,14 +185,14 @@ class CommandOptions:
     ] = None
     budget_tokens: Annotated[
         int | None,
-        Option("--budget-tokens", help="Stop when so many tokens are spent.", metavar="N"),
+        Option("--budget-tokens", help="Stop when this many tokens are spent.", metavar="N"),
     ] = None
     budget_seconds: Annotated[
-        float | None, Option("--budget-seconds", help="Stop after so many seconds.", metavar="S")
+        float | None, Option("--budget-seconds", help="Stop after this many seconds.", metavar="S")
     ] = None
     budget_money: Annotated[
         float | None,
-        Option("--budget-money", help="Stop when so many US dollars are spent.", metavar="USD"),
+        Option("--budget-money", help="Stop when this many US dollars are spent.", metavar="USD"),
     ] = None
     resume: Annotated[bool, Option("--resume", help="Go on where the session stopped.")] = False
     answers: Annotated[
@@ -261,7 +263,7 @@ class CommandOptions:
         int | None,
         Option(
             "--max-runs",
-            help="Refuse runs with 503 while so many are under way; 1000 if left out.",
+            help="Refuse runs with 503 while this many are under way; 1000 if left out.",
             metavar="N",
             min=1,
         ),
@@ -270,7 +272,7 @@ class CommandOptions:
         int | None,
         Option(
             "--max-waiting",
-            help="Refuse runs with 503 while so many turns wait in the queue; 10000 if left out.",
+            help="Refuse runs with 503 while this many turns wait in the queue; 10000 if left out.",
             metavar="N",
             min=1,
         ),
@@ -329,7 +331,7 @@ class CommandOptions:
     ] = LogForm.TEXT
     workers: Annotated[
         int,
-        Option("--workers", help="Run turns in so many processes of this machine.", min=0),
+        Option("--workers", help="Run turns in this many processes of this machine.", min=0),
     ] = 0
     queue: Annotated[
         bool, Option("--queue", help="Only put turns and follow them: workers run them.")
@@ -442,7 +444,7 @@ class CommandOptions:
     as_json: Annotated[bool, Option("--json", help="The list as JSON.")] = False
     older_than: Annotated[
         str | None,
-        Option("--older-than", help="Unchanged for so long: 90d, 12h or 30m.", metavar="TIME"),
+        Option("--older-than", help="Unchanged for this long: 90d, 12h or 30m.", metavar="TIME"),
     ] = None
     keep_recent: Annotated[
         int,
@@ -499,7 +501,7 @@ class CommandOptions:
 def read_address(store: str) -> str:
     """The address of a store, from a variable where `env:NAME` stands for it.
 
-    An address may hold a password, and whoever lists processes sees their arguments.
+    An address may hold a password, and a list of processes shows their arguments.
     """
     if not store.startswith("env:"):
         return store

@@ -4,16 +4,15 @@ Rich is loaded only for a terminal. Text from a session is never read as markup,
 characters in it are spelled out, so that no log can steer the terminal it is shown in.
 """
 
-import json
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.cli.printing import is_terminal
 from weft.compiler import Compilation
 from weft.compiler.report import Report, block_text, clip, option_line, preview
 from weft.diagnostics import safe
 from weft.ir import CallBlock, Item, ResultBlock, ToolDecl
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, compact
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,17 +26,6 @@ class PrintedLine(NamedTuple):
 
     text: str
     style: str = ""
-
-
-def is_terminal() -> bool:
-    """Whether stdout is looked at by a person."""
-    return sys.stdout.isatty()
-
-
-def print_json(value: JsonObject) -> None:
-    """Indented JSON; escaped where stdout cannot carry the characters themselves."""
-    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(value, indent=2, ensure_ascii=not unicode, allow_nan=False))
 
 
 def print_request(compiled: Compilation) -> None:

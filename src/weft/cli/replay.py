@@ -2,8 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,7 @@ from weft.cli.imports import aside_lines, merged_aside
 from weft.cli.inputs import find_session, list_sessions, open_existing_store
 from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
-from weft.cli.render import print_json
+from weft.cli.printing import print_json, show_progress
 from weft.compiler.costs import price_of
 from weft.declare import Agent, C, Policy
 from weft.declare.words import policy_from
@@ -123,10 +122,6 @@ def _source_title(files: Sequence[Path]) -> str:
     return names + (f" and {len(files) - 3} more" if len(files) > 3 else "")
 
 
-Tell = Callable[[int], None]
-"""Called with the number of recordings that are done."""
-
-
 def replay_recordings(
     options: CommandOptions, recordings: Sequence[Recording]
 ) -> tuple[list[Trial], list[SessionTrials], list[Trial]]:
@@ -151,7 +146,7 @@ def replay_recordings(
     trials: dict[str | None, list[list[Trial]]] = {}
     foreseen: dict[str | None, list[list[Trial]]] = {}
     sessions: list[SessionTrials] = []
-    with _progress(len(recordings)) as tell:
+    with show_progress("replaying", len(recordings)) as tell:
         for done, recording in enumerate(recordings, 1):
             models = [*(options.models or ())] or [_find_priced_model(recording)]
             for model in models:
@@ -162,9 +157,9 @@ def replay_recordings(
                 sessions.append(SessionTrials(recording.id, recording.source, tuple(tried)))
                 if options.frontier is not None:
                     foreseen.setdefault(model, []).append(
-                        _foreseen(recording, model, agents, options)
+                        _replay_with_foresight(recording, model, agents, options)
                     )
-            tell(done)
+            tell(done, "")
     drawn: list[Trial] = []
     for model, rows in trials.items():
         oracle = zip(*foreseen.get(model, ()), strict=True)
@@ -200,12 +195,12 @@ def _one(
         for policy in policies
     ]
     if options.oracle:
-        bound = _foreseen(recording, model, agents, options, shares=(1.0,))
+        bound = _replay_with_foresight(recording, model, agents, options, shares=(1.0,))
         trials += [msgspec.structs.replace(one, policy=ORACLE) for one in bound]
     return [trial.against(trials[0]) for trial in trials]
 
 
-def _foreseen(
+def _replay_with_foresight(
     recording: Recording,
     model: str | None,
     agents: dict[str, Agent] | None,
@@ -291,17 +286,3 @@ async def _load_stored_sessions(options: CommandOptions, address: str) -> list[R
             if one is not None:
                 await attach(one, artifacts)
     return [recording_of(session) for session in sessions if session is not None]
-
-
-@contextmanager
-def _progress(runs: int) -> Generator[Tell]:
-    """A bar for a person; nothing where stderr is a file."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("replaying", total=runs)
-        yield lambda done: bars.update(task, completed=done)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from weft.cli.inputs import exit_code, last_step, nearest, request
+from weft.cli.inputs import exit_code, last_step, request
 from weft.cli.load import require_folder
 from weft.cli.options import CommandOptions
-from weft.cli.render import print_json, print_report, print_request
+from weft.cli.printing import hint_names, print_json
+from weft.cli.render import print_report, print_request
 from weft.compiler import Compilation
 from weft.declare import C
 from weft.diagnostics import safe
@@ -71,7 +72,9 @@ def recorded_request(options: CommandOptions) -> Compilation:
     for flag, value in misplaced.items():
         if value:
             raise UsageError(
-                "a recording is explained as it is", where=flag, hint="--step, --session, --model"
+                "a recording is explained as it was recorded",
+                where=flag,
+                hint="--step, --session, --model",
             )
     recordings = list(read_file(path, format=options.recorded_format, lenient=options.lenient))
     ids = [one.id for one in recordings]
@@ -79,14 +82,14 @@ def recorded_request(options: CommandOptions) -> Compilation:
         raise UsageError(
             f"there are {len(recordings)} recordings in it",
             where=path.name,
-            hint=f"name one: --session ID; {nearest('ids', '', ids)}",
+            hint=f"name one: --session ID; {hint_names('ids', '', ids)}",
         )
     chosen = [one for one in recordings if options.session in (None, one.id)]
     if not chosen:
         raise UsageError(
             f"there is no recording `{options.session}` in it",
             where=path.name,
-            hint=nearest("ids", options.session or "", ids),
+            hint=hint_names("ids", options.session or "", ids),
         )
     recording = chosen[0]
     for line in aside_lines([recording]):

@@ -72,7 +72,7 @@ def _require_sense(options: CommandOptions) -> None:
         raise UsageError(
             "a run goes on without state, but for what an answered call would have written",
             where="--state",
-            hint="write it beside one --answer ID=VALUE, or leave out --state",
+            hint="write it with one --answer ID=VALUE, or leave out --state",
         )
     if options.goes_on and options.session is None:
         raise UsageError(

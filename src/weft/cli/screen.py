@@ -132,7 +132,7 @@ class Screen:
             self._introduce(event.author)
             self.note(line)
         if event.error_code:
-            # told only if something follows: the error that ends a run is told by the command
+            # printed only if something follows: the command prints the error that ends a run
             self._failed = event
 
     def _is_answer(self, event: Event) -> bool:
@@ -266,7 +266,7 @@ class ListedInvocation(NamedTuple):
 
 
 def invocations_of(session: Session) -> list[ListedInvocation]:
-    """The session's invocations in the order they began; a rewind itself is none."""
+    """The session's invocations in the order they began; a rewind itself is not one."""
     hidden = hidden_by_rewind(session.events)
     invocations: dict[str, ListedInvocation] = {}
     for index, event in enumerate(session.events):
@@ -298,7 +298,7 @@ def find_invocation(session: Session, name: str | None) -> ListedInvocation:
 
 
 def session_lines(session: Session, marks: LineMarks, width: int) -> Iterator[str]:
-    """The whole session: whose it is, what happened, and the state at the end."""
+    """The whole session: its owner, its events, and the state at the end."""
     owner = safe(f"session {session.id} of {session.user_id} in {session.app_name}")
     yield f"{owner}, {len(session.events)} events, last change {moment(session.last_update_time)}"
     for one in invocations_of(session):
@@ -327,19 +327,6 @@ def state_lines(session: Session, width: int) -> Iterator[str]:
         yield clip(safe(f"  {key} = {compact(value)}"), width)
     if not state:
         yield "  empty"
-
-
-def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Cells under their titles; numbers to the right."""
-    lines = [titles, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-    return [
-        "  ".join(
-            f"{cell:>{width}}" if title == "events" else f"{cell:<{width}}"
-            for title, cell, width in zip(titles, line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
 
 
 def moment(timestamp: float) -> str:
@@ -418,7 +405,7 @@ def answer_to(question: Question, value: Json) -> object:
         meant = next((c for c in question.choices if same(to_text(c), to_text(value))), None)
         if meant is None:
             raise UsageError(
-                f"{value!r} is none of the choices",
+                f"{value!r} is not one of the choices",
                 where=question.name,
                 hint=f"say one of: {', '.join(map(to_text, question.choices))}",
             )

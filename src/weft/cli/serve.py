@@ -52,7 +52,7 @@ def serve_command(options: CommandOptions) -> int:
         _worker_command(options),
         options.workers,
         grace=options.grace,
-        # not as an argument: whoever lists processes sees those
+        # not as an argument: a list of processes shows those
         environment={_STORE: options.address},
         form=options.log_form,
     )
@@ -108,7 +108,7 @@ def run_application(application: "Application", options: CommandOptions, *, what
             application.stop_streams()
             await super().shutdown(sockets)
 
-    # clients are told no more than that the server failed: here is why
+    # clients only learn that the server failed; the log says why
     begin_logs(options.log_form)
     config = uvicorn.Config(
         application,
@@ -348,7 +348,7 @@ _LAST_WAIT = 5.0
 
 
 class WorkerProcesses:
-    """So many processes of a command, while the block runs."""
+    """Keeps `count` processes of a command running, while the block runs."""
 
     def __init__(
         self,
@@ -399,7 +399,7 @@ class WorkerProcesses:
             self._command,
             env={**os.environ, **self._environment, PARENT: str(os.getpid())},
             stdin=subprocess.DEVNULL,
-            # the server's stdout has its address, for whoever reads it
+            # the server's stdout has its address, for programs that read it
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )

@@ -10,12 +10,11 @@ import shutil
 import sys
 import time
 
-import msgspec
-
 from weft.cli.inputs import find_session, list_sessions, open_existing_store, require_existing
 from weft.cli.load import require_folder
 from weft.cli.options import CommandOptions
-from weft.cli.screen import find_invocation, marks_for, moment, session_lines, table_lines
+from weft.cli.printing import print_json, print_table
+from weft.cli.screen import find_invocation, marks_for, moment, session_lines
 from weft.compiler.report import clip
 from weft.diagnostics import safe
 from weft.errors import UsageError
@@ -36,6 +35,7 @@ from weft.stores.upkeep import (
     store_version,
     verify_store,
 )
+from weft.values import JsonObject
 
 
 def list_command(options: CommandOptions) -> int:
@@ -47,13 +47,12 @@ def list_command(options: CommandOptions) -> int:
 
     infos = asyncio.run(work())
     if options.as_json:
-        print(msgspec.json.format(msgspec.json.encode([_as_json(info) for info in infos])).decode())
+        print_json([_as_json(info) for info in infos])
         return 0
     several = len({info.key.app_name for info in infos}) > 1
     titles = ["id", "user", "events", "last change"] + (["app"] if several else [])
     rows = [_cells(info)[: len(titles)] for info in infos]
-    for line in table_lines(titles, rows):
-        print(line)
+    print_table(titles, rows, right=("events",))
     if not infos:
         print("no sessions", file=sys.stderr)
     return 0
@@ -70,15 +69,11 @@ def pending_command(options: CommandOptions) -> int:
 
     questions = asyncio.run(work())
     if options.as_json:
-        rows = [_question_json(one) for one in questions]
-        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        print_json([_question_json(one) for one in questions])
         return 0
     titles = ["session", "user", "asked", "call", "question", "app"]
     columns = 6 if len({one.key.app_name for one in questions}) > 1 else 5
-    for line in table_lines(
-        titles[:columns], [_question_cells(one)[:columns] for one in questions]
-    ):
-        print(line)
+    print_table(titles[:columns], [_question_cells(one)[:columns] for one in questions])
     if not questions:
         print("nothing waits", file=sys.stderr)
     return 0
@@ -159,7 +154,7 @@ def _asked_at(question: Pending) -> float:
     return question.asked_at
 
 
-def _question_json(one: Pending) -> dict[str, object]:
+def _question_json(one: Pending) -> JsonObject:
     return {
         "appName": one.key.app_name,
         "userId": one.key.user_id,
@@ -180,7 +175,7 @@ def _question_cells(one: Pending) -> list[str]:
     return [clip(safe(cell), 80) for cell in [*cells, one.key.app_name]]
 
 
-def _as_json(info: SessionInfo) -> dict[str, object]:
+def _as_json(info: SessionInfo) -> JsonObject:
     return {
         "appName": info.key.app_name,
         "userId": info.key.user_id,
@@ -197,8 +192,6 @@ def _cells(info: SessionInfo) -> list[str]:
 
 
 # --- sessions that must not be kept, and those that take room
-
-_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
 def delete_command(options: CommandOptions) -> int:
@@ -255,7 +248,9 @@ async def _delete_session(options: CommandOptions, id: str) -> None:
 
 def prune_command(options: CommandOptions) -> int:
     """Delete the sessions that have not changed for a while, or list them."""
-    before = time.time() - seconds_in(options.older_than)
+    if options.older_than is None:
+        raise UsageError("how old?", where="prune", hint="write --older-than 90d")
+    before = _find_moment(options.older_than)
 
     async def work() -> None:
         async with open_existing_store(options.address) as store:
@@ -277,7 +272,7 @@ def prune_command(options: CommandOptions) -> int:
 def archive_command(options: CommandOptions) -> int:
     """Pack the older events of a session, or of all that are long; they read as before."""
     keep = options.keep_recent
-    before = time.time() - seconds_in(options.older_than) if options.older_than else None
+    before = _find_moment(options.older_than) if options.older_than else None
 
     async def work() -> None:
         async with open_existing_store(options.address) as store:
@@ -297,16 +292,11 @@ def archive_command(options: CommandOptions) -> int:
     return 0
 
 
-def seconds_in(text: str | None) -> float:
-    """How long a text such as 90d says, in seconds."""
-    number, unit = (text or "")[:-1], (text or "")[-1:]
-    if number.isdecimal() and int(number) and unit in _UNITS:
-        return int(number) * _UNITS[unit]
-    raise UsageError(
-        "how old?" if text is None else f"`{text}` is no time",
-        where="--older-than",
-        hint="write a number and m, h, d or w: --older-than 90d",
-    )
+def _find_moment(age: str) -> float:
+    """Find the moment that was this long ago."""
+    from weft.turns.turn import seconds_of  # few commands need the queue
+
+    return time.time() - seconds_of(age, where="--older-than")
 
 
 async def _old(store: Store, options: CommandOptions, before: float) -> list[SessionInfo]:
@@ -320,8 +310,7 @@ async def _old(store: Store, options: CommandOptions, before: float) -> list[Ses
 
 def _show(infos: list[SessionInfo]) -> None:
     titles = ["id", "user", "events", "last change", "app"]
-    for line in table_lines(titles, [_cells(info) for info in infos]):
-        print(line)
+    print_table(titles, [_cells(info) for info in infos], right=("events",))
 
 
 def _say_yes(what: str) -> None:

@@ -6,20 +6,20 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import cast, get_args
 
-import msgspec
-
 from weft.cli.inputs import open_existing_store
 from weft.cli.options import CommandOptions
-from weft.cli.screen import moment, table_lines
+from weft.cli.printing import print_json, print_table
+from weft.cli.screen import moment
 from weft.compiler.report import clip
 from weft.diagnostics import safe
 from weft.errors import UsageError
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.runtime.background import interrupt_session
 from weft.session import Store
 from weft.turns import TurnInfo, Turns, TurnStatus, open_turns
 from weft.turns.turn import NEEDS_PERSON, poison_reason
 from weft.turns.worker import count_unserved, queue_database, worker_name
+from weft.values import JsonObject
 
 _HOW_TO_ANSWER = (
     "hint: find out whether the call ran; say what it returned (POST .../answers, or weft run"
@@ -52,11 +52,10 @@ def list_command(options: CommandOptions) -> int:
 
     infos, waiting = asyncio.run(work())
     if options.as_json:
-        print(msgspec.json.format(msgspec.json.encode([_as_json(one) for one in infos])).decode())
+        print_json([_as_json(one) for one in infos])
         return 0
     titles = ["id", "session", "user", "app", "status", "request", "reason"]
-    for line in table_lines(titles, [_cells(info) for info in infos]):
-        print(line)
+    print_table(titles, [_cells(info) for info in infos])
     if not infos:
         print("no turns", file=sys.stderr)
     for app, count in waiting.items():
@@ -148,7 +147,7 @@ def _status(name: str | None) -> TurnStatus | None:
     raise UsageError(
         f"no turn is `{name}`",
         where="--status",
-        hint=f"{meant(name, known)}; one of {', '.join(known)}".removeprefix("; "),
+        hint=f"{suggest_names(name, known)}; one of {', '.join(known)}".removeprefix("; "),
     )
 
 
@@ -172,7 +171,7 @@ def _suspicion(info: TurnInfo) -> str:
     return f"{poison_reason(info.kills)}: it runs alone"
 
 
-def _as_json(info: TurnInfo) -> dict[str, object]:
+def _as_json(info: TurnInfo) -> JsonObject:
     turn = info.turn
     return {
         "id": turn.id,

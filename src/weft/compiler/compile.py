@@ -42,7 +42,7 @@ from weft.compiler.tools import DEFAULT, equip, offered_in, tools_in
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Node, Policy, RunConfig, TokenBudget
 from weft.declare.agent import find_path
-from weft.declare.config import lacking
+from weft.declare.config import find_missing_inputs
 from weft.declare.hints import RUN_WORDS
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
@@ -345,7 +345,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     if start and not call.branch:
         try:
             # the start of a long log is left unread, if the window drops all of it anyway
-            brief = basis._replace(start=start, skim=skim_of(events))
+            brief = msgspec.structs.replace(basis, start=start, skim=skim_of(events))
             woven = weave(events, inputs.facts, slot, brief, env, passes)
             return _View(policy, passes, env, scale, labelled, woven)
         except LateResult:
@@ -393,9 +393,10 @@ def _basis(env: Env, facts: LogFacts, labelled: "Labelled | None") -> Basis:
         return WHOLE
     return Basis(
         start,
-        tuple(sorted((key, to_text(value)) for key, value in carried.items())),
+        tuple(sorted([(k, v if type(v) is str else to_text(v)) for k, v in carried.items()])),
         facts.reaches_back,
-        env.invocation if facts.reaches_back >= 0 else "",
+        # what the user says now stays in view, whatever a summary stands for
+        env.invocation if facts.reshaped >= 0 else "",
         labelled.all if labelled is not None else (),
     )
 
@@ -471,7 +472,7 @@ def is_ready(prompt: Prompt, env: Env) -> bool:
 
 def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic, ...]:
     """What is said of declared inputs that the state does not hold, or holds in another type."""
-    lacks = [*lacking(plan.inputs, state)]
+    lacks = [*find_missing_inputs(plan.inputs, state)]
     if lacks and strict:
         raise MissingVariable(lacks[0].problem, where=plan.agent.name, hint=lacks[0].hint)
     origin = Origin("field", "inputs", plan.agent.name)
@@ -483,6 +484,9 @@ def _budget(own: Budget | None, within: int | None) -> Budget | None:
     if within is None or (own is not None and own.tokens <= within):
         return own
     return replace(own if own is not None else TokenBudget(within).limit, tokens=within)
+
+
+_TEXTS = frozenset((str,))
 
 
 class _Resolved(msgspec.Struct, frozen=True):
@@ -539,7 +543,7 @@ def _resolved(
     read = wording.read(scope.state, scope.artifacts)
     if read is not None:
         texts = None
-        if wording.keys is not None and all(isinstance(value, str) for value in read):
+        if wording.keys is not None and _TEXTS.issuperset(map(type, read)):
             texts = tuple(zip(wording.keys, read, strict=True))
             # it reads nothing at all: every session of the plan has the same instructions
             if not texts and not wording.asks:

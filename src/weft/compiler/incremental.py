@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from weft.compiler.items import (
     Built,
+    TalkView,
     WireTarget,
     build_items,
     build_some,
@@ -26,9 +27,11 @@ from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
+from weft.ir.prompt import PassNotes
 from weft.passes import Env, Passes, run
 from weft.passes.env import ThreadFacts
-from weft.passes.select import NOT_THIS_TURN, gone_turns
+from weft.passes.history import attribute_foreign
+from weft.passes.select import NOT_THIS_TURN, gone_turns, hides_data
 from weft.session import Event
 from weft.session.branches import around, branches_of
 from weft.session.lookback import (
@@ -37,6 +40,7 @@ from weft.session.lookback import (
     hidden_by_compaction,
     hidden_by_rewind,
     hidden_by_undoing,
+    hidden_in,
 )
 from weft.session.strand import Skim, Strand, skim_of
 
@@ -86,7 +90,7 @@ class LateResult(Exception):
     """A result answers a call that the thread did not read: it must read all of the log."""
 
 
-class Basis(NamedTuple):
+class Basis(msgspec.Struct, frozen=True):
     """What a thread's items depend on besides the log and its slot; they change seldom.
 
     `start` is where the view begins, `carried` what the instruction says of the log already,
@@ -114,7 +118,7 @@ class Woven(msgspec.Struct, frozen=True):
     """
 
     items: Strand[Item]
-    notes: Strand[Note]
+    notes: Sequence[Note]
     diagnostics: tuple[Diagnostic, ...]
     features: int
     skipped: int
@@ -122,7 +126,7 @@ class Woven(msgspec.Struct, frozen=True):
     """What is to be said about events that were not looked at: of earlier turns, of branches."""
 
 
-class Made(NamedTuple):
+class Made(msgspec.Struct, frozen=True):
     """What an event becomes for every agent but the one that made it."""
 
     author: str
@@ -144,6 +148,7 @@ class Thread:
     def __init__(self, slot: Slot, basis: Basis, shared: dict[int, Made] | None = None) -> None:
         self.slot = slot
         self.basis = basis
+        self._view: TalkView | None = None
         self._shared = shared
         """What all threads of the log have built of it, where there are several."""
         self._begin()
@@ -152,6 +157,8 @@ class Thread:
         """Start from the beginning of the view."""
         self.consumed = self.basis.start
         self.settled: Strand[Item] = Strand()
+        self.talk_notes: Sequence[Note] | None = None
+        """What is said of the talk of which only the turns are kept, made when somebody asks."""
         self.notes: Strand[Note] = Strand()
         self.findings: list[PlacedFinding] = []
         """What was said about events that are settled, in the order of the log."""
@@ -180,9 +187,18 @@ class Thread:
         `target` is for whom the plain talk of a long log may be lowered at once.
         """
         if passes.plain_fresh and self._may_talk(events, facts, env):
+            view = self._view
+            if view is None:  # the policy is the thread's own, and so is what the instruction says
+                view = self._view = TalkView(
+                    self.slot.agent,
+                    attribute_foreign in passes.fresh,
+                    hides_data(env.policy),
+                    {} if env.policy.duplicates else env.instruction.carried,
+                    hidden_in(events) if self.basis.reaches_back >= 0 else {},
+                )
             if target is not None and not self.consumed:
-                self._lower_talk(events, env, target)
-            talk = self._talk(events, env)
+                self._lower_talk(events, facts, view, target)
+            talk = self._talk(events, view)
             if talk is not None:
                 return talk
         built, joined = self._build(events, facts)
@@ -217,29 +233,37 @@ class Thread:
         Where the view is narrow, or something reaches back, passes look at every item.
         """
         consumed = self.consumed
+        if not consumed and events.settled <= _MANY:
+            # somebody besides the user and the agent spoke: the log is not plain talk as a whole
+            authors = len(facts.authors) + len(facts.newest)
+            if authors > 2 or (authors == 2 and not facts.has_author(env.agent)):
+                return False
         return not (
-            self.basis.reaches_back >= consumed
+            facts.reshaped >= consumed
             or env.policy.facts.view != "default"
             or env.instruction.captured
             or (facts.branched and not branches_of(events).is_quiet(self.slot.branch, consumed))
         )
 
-    def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
+    def _talk(self, events: Strand[Event], view: TalkView) -> Woven | None:
         """What is new where it is plain talk only, which no pass would change; else None.
 
         Of a long log that is new as a whole, the plain talk it begins with is settled in any case.
         """
         consumed, settled = self.consumed, events.settled
         count = settled - consumed
-        plain = read_talk(events, consumed, env.agent, self.used_ids)
+        plain = read_talk(events, consumed, view, self.used_ids)
         items, opens = plain.items, self.settled.settled == 0
         tail: list[Item] = []
+        tail_notes: list[Note] = []
+        features = plain.features
         if plain.read == count and events.tail:
-            rest = plain_items(events.tail, settled, env.agent, self.used_ids)
+            rest = plain_items(events.tail, settled, view, self.used_ids)
             # calls, or more than talk, after the log: the passes take care of it
-            if rest.read < len(events.tail) or rest.calls:
+            if rest.read < len(events.tail) or rest.calls or rest.others:
                 return None
-            tail = rest.items
+            tail, tail_notes = rest.items, rest.notes
+            features |= rest.features
         first = items or tail
         if opens and (not first or first[0].blocks[0].role != "user"):
             return None  # the user is to speak first: a pass sees to that
@@ -248,34 +272,46 @@ class Thread:
             return None
         self.consumed = consumed + plain.read
         self.settled = self.settled.grown(items)
-        self._remember_calls(plain.calls)
+        if plain.notes:
+            self.notes = self.notes.grown(plain.notes)
+        self._remember_calls(plain.calls, plain.others)
+        self.features |= features
         if plain.read < count:
             # the plain part is settled; the passes get the rest
             return None
         items_now = self.settled.with_tail(tail) if tail else self.settled
-        return self._woven(items_now, self.notes, self.findings, events)
+        return self._woven(items_now, self.notes.with_tail(tail_notes), self.findings, events)
 
-    def _lower_talk(self, events: Strand[Event], env: Env, target: WireTarget) -> None:
+    def _lower_talk(
+        self, events: Strand[Event], facts: LogFacts, view: TalkView, target: WireTarget
+    ) -> None:
         """Settle the plain talk that a long log begins with, without keeping its items."""
-        talk = lower_talk(events, env.agent, target)
+        several = len(facts.authors) + len(facts.newest) > len(("user", "agent"))
+        talk = lower_talk(events, view, target, shares=several)
         if talk is not None:
             self.consumed = talk.read
             self.settled = talk.items
-            self._remember_calls(talk.calls)
+            self.talk_notes = talk.notes
+            self.features |= talk.features
+            self._remember_calls(talk.calls, talk.others)
 
-    def _remember_calls(self, calls: set[str]) -> None:
+    def _remember_calls(self, calls: set[str], others: set[str]) -> None:
         """Keep the ids of plain calls: no later call may take them, and results name them."""
         if calls:
             if self.used_ids:
                 self.used_ids |= calls
             else:  # a long log has many: they are not copied
                 self.used_ids = calls
-            self.features |= Feature.CALLS
+        if others:
+            if self.called:
+                self.called |= others
+            else:
+                self.called = others
 
     def _woven(
         self,
         items: Strand[Item],
-        notes: Strand[Note],
+        notes: Sequence[Note],
         findings: Sequence[PlacedFinding],
         events: Strand[Event],
     ) -> Woven:
@@ -285,7 +321,9 @@ class Thread:
         if self._passed_by >= 0 or start:
             slot = self.slot
             beside = partial(notes_beside, events, start, self._passed_by, slot.agent, slot.branch)
-        diagnostics = tuple(one.diagnostic for one in findings)
+        diagnostics = tuple([one.diagnostic for one in findings]) if findings else ()
+        if self.talk_notes is not None:
+            notes = PassNotes((self.talk_notes, notes))
         return Woven(items, notes, diagnostics, self.features, self.basis.start, beside)
 
     def _settle(
@@ -382,7 +420,7 @@ class Thread:
                     fresh.add(block.id)
                 elif isinstance(block, ResultBlock) and block.call_id not in fresh:
                     id = block.call_id
-                    late = late or id in self.called or id in self.used_ids
+                    late = late or id in self.used_ids or id in self.called
         return late
 
     def _remember_ids(
@@ -430,7 +468,8 @@ def _settles(items: Sequence[Item], length: int, joined: Mapping[int, int]) -> t
     place of the log, as `joined` has it by position, is settled together.
     """
     whole = len(items)
-    while whole and _came(items[whole - 1].position, joined) >= length:
+    came = joined.get
+    while whole and came(last := items[whole - 1].position, last) >= length:
         whole -= 1
     boundary = length
     for index in range(whole):
@@ -442,7 +481,7 @@ def _settles(items: Sequence[Item], length: int, joined: Mapping[int, int]) -> t
     while moved:
         moved = False
         for index in range(whole):
-            if _came(items[index].last, joined) >= boundary:
+            if came(last := items[index].last, last) >= boundary:
                 whole, boundary, moved = index, _came(items[index].position, joined), True
                 break
     while joined and whole and _came(items[whole - 1].position, joined) >= boundary:
@@ -475,7 +514,7 @@ def weave(
         threads = views.threads(slot)
         # under a plain policy the agent's name matters only once it has spoken
         if threads.newest is None and passes.plain and _is_stranger(slot, events, facts):
-            slot = slot._replace(agent="")
+            slot = Slot("", slot.branch, slot.view, slot.measure)
             threads = views.threads(slot)
         thread = threads.newest
         if thread is not None and thread.consumed > events.settled:

@@ -22,7 +22,7 @@ from weft.declare.context import DepsT, WithDeps
 from weft.declare.functions import ask, misfit, name_of
 from weft.declare.policy_parts import When
 from weft.declare.template import (
-    Rendered,
+    RenderedPiece,
     Variable,
     lookup,
     parse,
@@ -34,7 +34,7 @@ from weft.declare.template import (
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import CompileError, MissingVariable
 from weft.ir import Feature, Output, Span, Stability, TextBlock
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, compact, has_half_character, has_lone_surrogate, require_object, scrub
@@ -133,7 +133,9 @@ class Wording(msgspec.Struct, frozen=True):
         """
         values: list[object] = []
         for variable in self.variables:
-            value = lookup(variable, state, artifacts)
+            value = state.get(variable.key)
+            if variable.path or variable.artifact:
+                value = lookup(variable, state, artifacts)
             if type(value) is str or (value is None and variable.optional):
                 values.append(value)
             elif value is None:
@@ -188,9 +190,12 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
             diagnostics += source.diagnostics
         if block is not None:
             parts.append(SystemPart(source.name, block))
-    system = tuple(part.block for part in parts)
-    ordered = all(one.stability <= other.stability for one, other in pairwise(system))
-    features = Feature.NONE if ordered else Feature.UNORDERED
+    system = tuple([part.block for part in parts])
+    features = Feature.NONE
+    for one, other in pairwise(system):
+        if one.stability > other.stability:
+            features = Feature.UNORDERED
+            break
     return Instructions(tuple(parts), system, features, carried, provided, tuple(diagnostics))
 
 
@@ -318,7 +323,9 @@ def _templated(
     spans: list[Span] = []
     end = 0
     for piece in pieces:
-        text = _sendable(piece.text, whole, diagnostics)
+        text = piece.text
+        if not text.isascii():
+            text = _sendable(text, whole, diagnostics)
         texts.append(text)
         end += len(text)
         if text:
@@ -330,6 +337,8 @@ def _templated(
 def _provided_text(agent: Agent, field: Field, whole: Origin, scope: Scope) -> "Provided":
     """What the author wrote, or what a provider says: now, or in the request that is rebuilt."""
     value = _text_of(agent, field)
+    if type(value) is str and not scope.recorded:  # as nearly always
+        return Provided(value, False, False)
     # what is recorded is what the tree's own providers said
     recorded: Mapping[str, str] = {} if agent.name == RUN else scope.recorded
     is_recorded = False
@@ -353,7 +362,7 @@ def _system_block(
     )
 
 
-def _origin(piece: Rendered, agent: Agent, field: str) -> Origin:
+def _origin(piece: RenderedPiece, agent: Agent, field: str) -> Origin:
     variable = piece.variable
     if variable is None or piece.missing:
         return Origin("field", field, agent.name, piece.start, piece.end)
@@ -362,7 +371,7 @@ def _origin(piece: Rendered, agent: Agent, field: str) -> Origin:
     return Origin("state", variable.name, agent.name)
 
 
-def _stability(pieces: list[Rendered], volatile: frozenset[str]) -> Stability:
+def _stability(pieces: list[RenderedPiece], volatile: frozenset[str]) -> Stability:
     """Static without variables; turn if one is written while the session runs; else session."""
     stability = Stability.STATIC
     for piece in pieces:
@@ -378,7 +387,7 @@ def _stability(pieces: list[Rendered], volatile: frozenset[str]) -> Stability:
 
 
 def _report_missing(
-    pieces: list[Rendered],
+    pieces: list[RenderedPiece],
     agent: Agent,
     field: str,
     scope: Scope,
@@ -420,7 +429,7 @@ def _meant_variable(variable: Variable, known: list[str], scope: Scope) -> str:
     value = scope.state.get(variable.key)
     if not variable.artifact and isinstance(value, dict):
         names = [f"{variable.key}.{field}" for field in value]
-    near = meant(variable.name, [f"{{{name}}}" for name in names])
+    near = suggest_names(variable.name, [f"{{{name}}}" for name in names])
     return f"{near} else " if near else ""
 
 

@@ -10,7 +10,7 @@ items are made again from the log when somebody looks at them, as whoever explai
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
 from threading import Lock
@@ -22,40 +22,38 @@ from weft.compiler.parts import blocks_of, heard, mend_text
 from weft.content import Part
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import dialect_named
-from weft.dialects.track import TurnsOnly
+from weft.dialects.track import HeardTurns, TurnsOnly
 from weft.ir import (
     Block,
     CallBlock,
     Feature,
     Item,
     ItemKind,
+    Note,
     OpaqueBlock,
     ResultBlock,
     Role,
     TextBlock,
     pair_blocks,
 )
-from weft.passes.env import MOST_LETTERS, is_short
+from weft.ir.prompt import LateSequence
+from weft.passes.history import tell_item, tell_utterance
+from weft.passes.select import note_data
 from weft.session import Compaction, Event
 from weft.session.branches import around
-from weft.session.event import NO_ACTIONS
 from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
-from weft.session.strand import Strand
+from weft.session.strand import Strand, skim_of
 from weft.session.talk import (
+    PAUSED,
     PlainCall,
     StoredTalk,
     TalkEvent,
-    TalkPart,
     Utterance,
     claims,
-    paired_calls,
     utterances,
 )
-from weft.values import has_lone_surrogate
-
-PAUSED = "CONTINUATION"
-"""The finish reason of a reply that the provider broke off and will continue when sent back."""
+from weft.values import Json, has_lone_surrogate
 
 
 class Built(msgspec.Struct):
@@ -184,7 +182,7 @@ def _build_events(
             blocks = heard(event, diagnostics)
             role = blocks[0].role if blocks else role
         if not blocks or why:
-            why = why or ("it only changes state" if actions.state_delta else "it is empty")
+            why = why or (_ONLY_WRITES if actions.state_delta else _EMPTY)
             features |= Feature.HIDDEN
             items.append(
                 Item(
@@ -231,87 +229,157 @@ def _build_events(
     return Built(items, features, diagnostics)
 
 
-class PlainTalk(msgspec.Struct, frozen=True):
-    """Items of plain talk, how many events they came from, and the ids of the calls in them."""
+class TalkView(NamedTuple):
+    """Who reads plain talk, and under which policy: what becomes of what others say."""
 
-    items: list[Item]
-    read: int
-    calls: set[str]
+    agent: str
+    tells: bool = True
+    """Whether others are told of by name at once, as nearly always."""
+    hides: bool = False
+    """Whether data of others is left out."""
+    carried: Mapping[str, Json] = {}
+    """State values that the instruction says: who wrote one of them is not in view as well."""
+    hidden: Mapping[int, str] = {}
+    """What a rewind took out of view, by position, and why."""
+
+    def leaves_out(self, wrote: Sequence[str], text: str) -> bool:
+        """Whether the instruction says what an agent said and wrote to keys."""
+        if not self.carried:
+            return False
+        from weft.passes.dedupe import find_carried
+
+        return bool(find_carried(wrote, text, self.carried))
+
+
+class PlainTalk(msgspec.Struct):
+    """Items of plain talk, and what passes would say of them.
+
+    `read` counts the events they came from, `calls` are the ids of the reader's own calls and
+    `others` those of other agents' calls.
+    """
+
+    items: list[Item] = []
+    notes: list[Note] = []
+    read: int = 0
+    calls: set[str] = set()
+    others: set[str] = set()
+    features: int = Feature.NONE
 
 
 def plain_items(
     events: Sequence[Event | TalkEvent],
     position: int,
-    agent: str,
+    view: TalkView,
     used: AbstractSet[str] = frozenset(),
-    calls: set[str] | None = None,
+    talk: PlainTalk | None = None,
 ) -> PlainTalk:
     """Fast path: items as the passes would leave them, up to the first event that needs a pass.
 
-    Plain talk is one text of the user's or the agent's, or calls of the agent's right before their
-    results, as most events are. `used` are call ids that no other call may have. So are `calls`, to
-    which those of these events are added.
+    `used` are ids that no call of the reader's may have. So are those in `talk`, to which these
+    items are added.
     """
-    items: list[Item] = []
-    calls = set() if calls is None else calls
-    index, length, invocation = 0, len(events), ""
-    while index < length:
-        event = events[index]
-        author, content = event.author, event.content
-        if content is None or not (parts := content.parts) or not _is_only_said(event):
-            break
+    talk = talk if talk is not None else PlainTalk()
+    items, agent, features = talk.items, view.agent, talk.features
+    index, invocation, hidden = 0, "", view.hidden
+    author = agent
+    for one in utterances(events).listed:
+        event, at = events[index], position + index
         # one text for all items that repeat it
-        if author == agent:
-            author = agent
-        elif author == "user":
-            author = "user"
-        else:
-            break
+        if one.author != author:
+            author = agent if one.author == agent else one.author
+        is_other = author != agent and author != "user"
         if event.invocation_id != invocation:
             invocation = event.invocation_id
-        part = parts[0]
-        if part.function_call is not None and index + 1 < length:
-            answered = events[index + 1]
-            paired = paired_calls(event, answered, agent)
-            # two calls with one id must be told apart by a pass, as providers refuse such a request
-            if (
-                paired is None
-                or not _is_plain_pair(event, answered, paired)
-                or not claims(paired, calls, used)
-            ):
-                break
-            at = position + index
-            items.append(_exchange_item(event, answered, paired, at, agent, invocation))
-            index += 2
+        if one.rewinds or (hidden and at in hidden):
+            hides = [hidden.get(each) for each in range(at, at + one.length)]
+            if None in hides:
+                break  # nobody has worked out what it takes back, or half of a pair is in view
+            features |= Feature.HIDDEN | (Feature.CALLS if one.calls else Feature.NONE)
+            talk.others.update([call.id for call in one.calls])
+            talk.notes += _hidden_notes(events[index : index + one.length], one, author, at, hides)
+            index += one.length
             continue
-        text = part.text
-        if len(parts) != 1 or not text or (not text.isascii() and has_lone_surrogate(text)):
-            break
-        if _is_odd(part):
-            break
-        asks = author == "user" or content.role == "user"
-        role: Literal["user", "model"] = "user" if asks else "model"
-        event_id = event.id
-        block = TextBlock(role=role, origin=Origin("event", event_id, author, -1, -1, 0), text=text)
-        at = position + index
-        items.append(Item(role, (block,), author, invocation, at, at, event_id))
+        if calls := one.calls:
+            if hidden and at + 1 in hidden:
+                break  # a pair of which a rewind took half needs a pass
+            if is_other:
+                talk.others.update([call.id for call in calls])
+            elif not claims(calls, talk.calls, used):
+                break  # two calls with one id must be told apart by a pass
+            features |= Feature.CALLS
+            item = _exchange_item(event, events[index + 1], calls, at, author, invocation)
+            index += 1
+        elif text := one.text:
+            role: Literal["user", "model"] = "user" if one.asks else "model"
+            event_id = event.id
+            origin = Origin("event", event_id, author, -1, -1, 0)
+            block = TextBlock(role=role, origin=origin, text=text)
+            if one.wrote or one.data:
+                is_data = one.data and is_other
+                features |= Feature.WROTE if one.wrote else Feature.NONE
+                features |= Feature.DATA if is_data else Feature.NONE
+                item = Item(
+                    role, (block,), author, invocation, at, at, event_id, "", one.wrote,
+                    data=is_data,
+                )  # fmt: skip
+            else:
+                item = Item(role, (block,), author, invocation, at, at, event_id)
+        else:
+            features |= Feature.HIDDEN
+            why = _ONLY_WRITES if event.actions.state_delta else _EMPTY
+            item = Item("hidden", (), author, invocation, at, at, event.id, why=why)
         index += 1
-    return PlainTalk(items, index, calls)
+        if is_other or one.wrote or not item.blocks:
+            features |= Feature.FOREIGN if is_other and item.blocks else Feature.NONE
+            note = _note_talk(item, one, view, is_other=is_other)
+            if note is not None:
+                talk.notes.append(note)
+                if note.after is None:
+                    continue
+                item = note.after
+        items.append(item)
+    talk.read += index
+    talk.features = features
+    return talk
 
 
-def _is_only_said(event: Event | TalkEvent) -> bool:
-    """Whether an event does nothing besides being said, and is for everybody."""
-    if isinstance(event, TalkEvent):  # there is nothing in its other fields
-        return True
-    actions = event.actions
-    return not (
-        event.partial
-        or event.branch
-        or event.isolation_scope
-        or (event.custom_metadata is not None and event.provenance.untrusted is not None)
-        # an event that writes state may be told again by an instruction: a pass decides
-        or (actions is not NO_ACTIONS and (actions.state_delta or actions.compaction is not None))
-    )
+def _hidden_notes(
+    events: Sequence[Event | TalkEvent],
+    one: Utterance,
+    author: str,
+    position: int,
+    reasons: Sequence[str | None],
+) -> list[Note]:
+    """The notes on events of plain talk that a rewind took out of view, with what they said."""
+    spoken: list[tuple[Block, ...]] = [()]
+    if one.text:
+        role: Literal["user", "model"] = "user" if one.asks else "model"
+        origin = Origin("event", events[0].id, author, -1, -1, 0)
+        spoken = [(TextBlock(role=role, origin=origin, text=one.text),)]
+    elif one.calls:
+        exchange = _exchange_item(events[0], events[1], one.calls, position, author, "").blocks
+        spoken = [exchange[: len(one.calls)], exchange[len(one.calls) :]]
+    notes: list[Note] = []
+    for at, (event, why) in enumerate(zip(events, reasons, strict=True), position):
+        blocks, why = spoken[at - position], why or ""
+        item = Item("hidden", blocks, author, event.invocation_id, at, at, event.id, why=why)
+        notes.append(Note("drop_hidden", why, item))
+    return notes
+
+
+def _note_talk(item: Item, one: Utterance, view: TalkView, *, is_other: bool) -> Note | None:
+    """What the passes do to an item of plain talk, in their order; None where they leave it."""
+    if item.kind == "hidden":
+        return Note("drop_hidden", item.why, item)
+    if item.wrote and view.carried and not one.asks:
+        from weft.passes.dedupe import note_carried
+
+        note = note_carried(item, one.text, view.carried)
+        if note is not None:
+            return note
+    if item.data and view.hides:
+        return note_data(item)
+    return tell_item(item) if is_other and view.tells else None
 
 
 def _exchange_item(
@@ -338,43 +406,8 @@ def _exchange_item(
     return Item("exchange", blocks, agent, invocation, position, position + 1, asked_id)
 
 
-def _is_plain_pair(
-    asked: Event | TalkEvent, answered: Event | TalkEvent, calls: Sequence[PlainCall]
-) -> bool:
-    """Whether calls and their results are nothing else, can be sent, and no result is large."""
-    if type(asked) is TalkEvent and type(answered) is TalkEvent:
-        return True
-    # notes of Weft may change how the event is shown: passes read them
-    if isinstance(asked, Event) and (
-        asked.custom_metadata is not None or asked.long_running_tool_ids or _has_more(asked)
-    ):
-        return False
-    if isinstance(answered, Event) and (
-        answered.custom_metadata is not None or not _is_only_said(answered) or _has_more(answered)
-    ):
-        return False
-    try:
-        # one look at all of it: a result has no more letters than that has bytes
-        return len(msgspec.json.encode(calls)) <= MOST_LETTERS or all(
-            is_short(call.response) for call in calls
-        )
-    except (UnicodeEncodeError, OverflowError, TypeError):
-        # lone surrogates and values that are not JSON are mended on the long way
-        return False
-
-
-def _has_more(event: Event) -> bool:
-    """Whether somebody kept something with a call or with a result."""
-    for part in (event.content.parts if event.content is not None else None) or ():
-        if part.part_metadata is not None or (part.thought_signature and part.function_call):
-            return True
-    return False
-
-
-def _is_odd(part: Part | TalkPart) -> bool:
+def _is_odd(part: Part) -> bool:
     """Whether a part with text is more than text."""
-    if isinstance(part, TalkPart):
-        return part.function_call is not None or part.function_response is not None
     return bool(
         part.thought
         or part.thought_signature
@@ -385,6 +418,10 @@ def _is_odd(part: Part | TalkPart) -> bool:
         or part.tool_response
     )
 
+
+_EMPTY = "it is empty"
+
+_ONLY_WRITES = "it only changes state"
 
 _BEFORE_VIEW = "it sums up what lies before the view"
 
@@ -454,7 +491,7 @@ PIECE = 2_000
 """How many events of a long log are in memory at once."""
 
 
-class WireTarget(NamedTuple):
+class WireTarget(msgspec.Struct, frozen=True):
     """For whom a request is lowered."""
 
     dialect: str
@@ -462,105 +499,150 @@ class WireTarget(NamedTuple):
 
 
 def read_talk(
-    events: Strand[Event], consumed: int, agent: str, used: AbstractSet[str]
+    events: Strand[Event], consumed: int, view: TalkView, used: AbstractSet[str]
 ) -> PlainTalk:
     """The plain talk that what is new begins with."""
     settled = events.settled
     if settled - consumed <= PIECE:
-        return plain_items(events.between(consumed, settled), consumed, agent, used)
-    items: list[Item] = []
-    calls: set[str] = set()
+        return plain_items(events.between(consumed, settled), consumed, view, used)
+    talk = PlainTalk()
     at = consumed
     while at < settled:
         # events are forgotten once their items are built: all at once they take much memory
-        plain = plain_items(events.read_once(at, min(at + PIECE, settled)), at, agent, used, calls)
-        if not plain.read:
+        plain_items(events.read_once(at, min(at + PIECE, settled)), at, view, used, talk)
+        if at == consumed + talk.read:
             break
-        items += plain.items
-        at += plain.read
-    return PlainTalk(items, at - consumed, calls)
+        at = consumed + talk.read
+    return talk
 
 
 class LoweredTalk(NamedTuple):
-    """Plain talk of which only the turns were kept; `items` makes the items again."""
+    """Plain talk of which only the turns were kept; `items` and `notes` are made again."""
 
     read: int
     calls: set[str]
+    others: set[str]
+    features: int
     items: Strand[Item]
+    notes: Sequence[Note]
 
 
-def lower_talk(events: Strand[Event], agent: str, target: WireTarget) -> LoweredTalk | None:
+def lower_talk(
+    events: Strand[Event], view: TalkView, target: WireTarget, *, shares: bool
+) -> LoweredTalk | None:
     """Read the plain talk that a long log begins with, and keep its turns with its items.
 
     None where it is short, or where there is more to it: the user does not speak first, or
-    something is to be said about a turn.
+    something is to be said about a turn. It `shares` turns with other readers where there are any.
     """
-    if events.settled <= PIECE:
+    if events.settled <= PIECE or not view.tells:
         return None
-    talk = TurnsOnly(dialect_named(target.dialect), target.model)
-    read, settled = 0, events.settled
-    while read < settled:
-        spoken = _read_utterances(events, read, agent)
-        if not read and (not spoken or spoken[0].role != "user"):
+    heard = events.memo[HeardTurns, target.dialect, target.model] if shares else HeardTurns()
+    heard.extend([None] * (events.settled - len(heard)))
+    turns = TurnsOnly(dialect_named(target.dialect), target.model, heard)
+    talk = PlainTalk()
+    skim = skim_of(events)
+    skimmed = skim.length if skim is not None else 0
+    while talk.read < events.settled:
+        before = talk.read
+        _lower_piece(turns, talk, _read_utterances(events, before), view, skimmed)
+        if turns.is_reported or turns.opens == "model":
             return None
-        end = talk.lower(spoken, read)
-        if talk.is_reported:
-            return None
-        if end == read:
+        if talk.read == before:
             break
-        read = end
-    track = talk.settled()
+    read = talk.read
+    track = turns.settled()
     if read <= PIECE or track is None:
         return None
-    items: Strand[Item] = Strand.over(LateItems(events.first(read), agent, talk.starts))
-    talk.keep_with(items, track)
-    return LoweredTalk(read, talk.calls, items)
+    log = events.first(read)
+    items: Strand[Item] = Strand.over(LateItems(log, view, turns.starts))
+    turns.keep_with(items, track)
+    notes = LateSequence(lambda: read_talk(log, 0, view, frozenset()).notes)
+    others = talk.others
+    if skim is not None:
+        others = skim.calls_before(min(read, skimmed))
+        others |= talk.others
+    return LoweredTalk(read, talk.calls, others, talk.features, items, notes)
 
 
-def _read_utterances(events: Strand[Event], position: int, agent: str) -> Sequence[Utterance]:
+def _lower_piece(
+    turns: TurnsOnly, talk: PlainTalk, spoken: Sequence[Utterance], view: TalkView, skimmed: int
+) -> None:
+    """Lower what is said next, as `plain_items` makes items of it.
+
+    The ids of others' calls before `skimmed` are known to the store.
+    """
+    agent, starts, features = view.agent, turns.starts, talk.features
+    position, shared, hidden = talk.read, dict[str, str](), view.hidden
+    for one in spoken:
+        author, calls, text = one.author, one.calls, one.text
+        is_in_view = True
+        if one.rewinds or position in hidden:
+            if position not in hidden or (calls and position + 1 not in hidden):
+                break
+            features |= Feature.HIDDEN | (Feature.CALLS if calls else Feature.NONE)
+            if position >= skimmed:
+                talk.others.update([call.id for call in calls])
+            position += 2 if calls else 1
+            continue
+        if calls:
+            features |= Feature.CALLS
+            # a pair of which a rewind took half needs a pass
+            if hidden and position + 1 in hidden:
+                break
+            if author == agent:
+                # two calls with one id must be told apart by a pass
+                if not claims(calls, talk.calls):
+                    break
+                turns.exchange(calls)
+            else:
+                features |= Feature.FOREIGN
+                if position >= skimmed:
+                    talk.others.update([call.id for call in calls])
+                is_in_view = turns.tell(position, one, tell_utterance)
+        elif not text:
+            features |= Feature.HIDDEN
+            is_in_view = False
+        elif one.wrote and not one.asks and view.leaves_out(one.wrote, text):
+            features |= _features_of(one, agent)
+            is_in_view = False
+        elif author == agent:
+            # an agent says many things again and again: one text for all of them
+            turns.say("user" if one.asks else "model", shared.setdefault(text, text))
+        elif author == "user":
+            turns.ask(position, text)
+        else:
+            features |= _features_of(one, agent)
+            is_in_view = not (one.data and view.hides)
+            is_in_view = is_in_view and turns.tell(position, one, tell_utterance)
+        if one.wrote:
+            features |= Feature.WROTE
+        if is_in_view:
+            starts.append(position)
+        position += 2 if calls else 1
+    talk.read, talk.features = position, features
+
+
+def _features_of(one: Utterance, agent: str) -> int:
+    """What a text of an agent's makes of a prompt."""
+    if one.author == agent:
+        return Feature.NONE
+    return Feature.FOREIGN | (Feature.DATA if one.data else Feature.NONE)
+
+
+def _read_utterances(events: Strand[Event], position: int) -> Sequence[Utterance]:
     """What is said from a position on, as far as it is plain talk: some of it, read once.
 
     Where the store has it in short, the events are not read.
     """
     end = min(position + PIECE, events.settled)
     stored = events.memo.of(StoredTalk)
-    if stored is not None and stored.authors <= {"user", agent}:
+    if stored is not None:
         stretch = stored.read(position)
         if stretch is not None and position + stretch.events <= events.settled:
             return stretch.listed
         end = min(end, stored.next_start(position) or end)
-    return _utterances_of(events.read_once(position, end), agent)
-
-
-def _utterances_of(events: Sequence[Event | TalkEvent], agent: str) -> Sequence[Utterance]:
-    """What is said in events, up to the first that is more than plain talk."""
-    listed: list[Utterance] = []
-    at = 0
-    while at < len(events):
-        some = utterances(events, agent, at)
-        listed += some.listed
-        at += some.events
-        # an event that was not read in short: one of a log in memory, or one with more fields
-        plain = plain_items(events[at : at + 2], at, agent)
-        listed += map(utterance_of, plain.items)
-        at += plain.read
-        if not (some.events or plain.read):
-            break
-    return listed
-
-
-def utterance_of(item: Item) -> Utterance:
-    """A plain item in short."""
-    first = item.blocks[0]
-    if isinstance(first, TextBlock):
-        return Utterance("user" if first.role == "user" else "model", first.text)
-    results = {block.call_id: block for block in item.blocks if isinstance(block, ResultBlock)}
-    calls = [
-        PlainCall(block.id, block.name, block.args, results[block.id].response)
-        for block in item.blocks
-        if isinstance(block, CallBlock)
-    ]
-    return Utterance("model", "", tuple(calls))
+    return utterances(events.read_once(position, end)).listed
 
 
 class LateItems(Sequence[Item]):
@@ -569,11 +651,11 @@ class LateItems(Sequence[Item]):
     Each is made once: who compares two items may use `is`.
     """
 
-    __slots__ = ("_agent", "_events", "_items", "_lock", "_starts")
+    __slots__ = ("_events", "_items", "_lock", "_starts", "_view")
 
-    def __init__(self, events: Strand[Event], agent: str, starts: "array[int]") -> None:
+    def __init__(self, events: Strand[Event], view: TalkView, starts: "array[int]") -> None:
         self._events = events
-        self._agent = agent
+        self._view = view
         self._starts = starts
         """Where in the log each item of the talk begins."""
         self._items: list[Item | None] = [None] * len(starts)
@@ -621,5 +703,5 @@ class LateItems(Sequence[Item]):
                 begin = starts[at]
                 stop = starts[upto] if upto < len(starts) else self._events.settled
                 events = self._events.read_once(begin, stop)
-                items[at:upto] = plain_items(events, begin, self._agent).items
+                items[at:upto] = plain_items(events, begin, self._view).items
                 at = upto

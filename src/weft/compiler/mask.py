@@ -13,8 +13,9 @@ import msgspec
 
 from weft.declare import Node, Policy, RunConfig
 from weft.declare.agent import every_agent, labels_of
-from weft.declare.policy_parts import Label, Redact, When
-from weft.detect.redaction import Redaction, TextCut, moved, replaced, wanted
+from weft.declare.policy import policies_in
+from weft.declare.policy_parts import Label, Redact
+from weft.detect.redaction import Redaction, TextCut, move_positions, replace_cuts, resolve_targets
 from weft.passes.redact import restored_values
 from weft.session import Session
 from weft.values import Json, JsonObject, compact
@@ -74,10 +75,8 @@ def rules_of(node: Node, config: RunConfig | None = None) -> MaskRules:
 
 def redactions_in(policy: Policy) -> Iterator[Redact]:
     """What a policy redacts, also under a condition: a value is the same at any time."""
-    yield from (one for one in policy.protections if isinstance(one, Redact))
-    for stage in policy.stages:
-        if isinstance(stage.selector, When):
-            yield from redactions_in(stage.selector.policy)
+    for one in policies_in(policy):
+        yield from (step for step in one.protections if isinstance(step, Redact))
 
 
 class Mask:
@@ -107,19 +106,19 @@ class Mask:
             (value, placeholder) for value, placeholder, _ in restored_values(session.events)
         ]
         for rule in rules.redactions:
-            what = wanted(rule.kinds, rule.patterns, rule.fields)
+            what = resolve_targets(rule.kinds, rule.patterns, rule.fields)
             self._stages.append(Redaction(what, session.id, {}, put_back))
         self._texts: dict[str, tuple[TextCut, ...]] = {}
         self._wires: dict[tuple[str, Path], tuple[TextCut, ...]] = {}
 
     def text(self, text: str) -> str:
         """A text as it may be shown."""
-        return replaced(text, self.cuts(text))
+        return replace_cuts(text, self.cuts(text))
 
     def with_ends(self, text: str, ends: Sequence[int]) -> tuple[str, list[int]]:
         """A text as it may be shown, and where some of its places are then."""
         cuts = self.cuts(text)
-        return replaced(text, cuts), moved(ends, cuts)
+        return replace_cuts(text, cuts), move_positions(ends, cuts)
 
     def cuts(self, text: str) -> tuple[TextCut, ...]:
         """What is cut out of a text. JSON in it is read field by field."""
@@ -251,7 +250,7 @@ class _Rounds:
         """Make some cuts of the text as it is now."""
         if not cuts:
             return
-        self.text = replaced(self.text, cuts)
+        self.text = replace_cuts(self.text, cuts)
         if not self.cuts:
             self.cuts = tuple(cuts)
             return

@@ -36,7 +36,7 @@ from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:  # few policies protect anything, and what finds values takes long to load
-    from weft.detect.redaction import Wanted
+    from weft.detect.redaction import RedactionTargets
     from weft.passes.labels import Labelled
 
 _MOST_SEEN = 20_000
@@ -53,12 +53,12 @@ def require_protected(
     Raises:
         ProtectionError: says where it stands and of which kind it is, not what it is.
     """
-    from weft.detect.redaction import wanted
+    from weft.detect.redaction import resolve_targets
 
     for step in policy.protections:
         if not isinstance(step, Redact):
             continue
-        what = wanted(step.kinds, step.patterns, step.fields)
+        what = resolve_targets(step.kinds, step.patterns, step.fields)
         pieces = _unseen(prompt, wire, what, lowered)
         texts = (one for pointer, piece in pieces for one in _strings(piece, pointer))
         for place, text, kind in _values_left(texts, what):
@@ -80,7 +80,7 @@ class _Protected:
         return _Protected(min(self.items, length))
 
 
-def _require_no_fields(prompt: Prompt, what: "Wanted") -> None:
+def _require_no_fields(prompt: Prompt, what: "RedactionTargets") -> None:
     """Refuse a field that the policy takes out; settled items are looked at once."""
     items = prompt.items
     known = items.memo[_Protected, what]
@@ -95,7 +95,7 @@ def _require_no_fields(prompt: Prompt, what: "Wanted") -> None:
 
 
 def _unseen(
-    prompt: Prompt, wire: JsonObject, what: "Wanted", lowered: Lowered | None
+    prompt: Prompt, wire: JsonObject, what: "RedactionTargets", lowered: Lowered | None
 ) -> Iterator[tuple[str, Json]]:
     """The pieces of the request, without turns that were looked through in an earlier one.
 
@@ -144,7 +144,7 @@ def _strings(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
 
 
 def _values_left(
-    texts: Iterable[tuple[str, str]], what: "Wanted"
+    texts: Iterable[tuple[str, str]], what: "RedactionTargets"
 ) -> Iterator[tuple[str, str, str]]:
     """The places and texts in which a value is still, and its kind."""
     # once a request: an import in a function takes longer than looking at a text seen before
@@ -221,7 +221,7 @@ def _own(block: Block) -> Iterator[str]:
             assert_never(block)
 
 
-def _field_left(block: Block, what: "Wanted") -> str:
+def _field_left(block: Block, what: "RedactionTargets") -> str:
     """The name of a field whose value is still there."""
     value: JsonObject = {}
     if isinstance(block, CallBlock):
@@ -239,7 +239,7 @@ def _is_gone(text: str) -> bool:
     return PLACEHOLDER.fullmatch(text) is not None or read_fence(text) is not None
 
 
-def _named(value: Json, path: tuple[str, ...], what: "Wanted") -> str:
+def _named(value: Json, path: tuple[str, ...], what: "RedactionTargets") -> str:
     is_field = bool(path) and any(path[-len(field) :] == field for field in what.fields)
     if is_field and value is not None and not (isinstance(value, str) and _is_gone(value)):
         return ".".join(path)

@@ -33,10 +33,10 @@ from weft.declare.checks import (
     check_steps,
     check_text,
     check_tools,
+    field_error,
     merge_view,
     one_of,
     optional,
-    wrong,
 )
 from weft.declare.compose import Composable
 from weft.declare.config import (
@@ -47,15 +47,15 @@ from weft.declare.config import (
     check_inputs,
     check_options,
 )
-from weft.declare.examples import Example, check_examples, fitted_examples
+from weft.declare.examples import Example, check_examples, fit_examples
 from weft.declare.functions import PassFunction, check_passes
 from weft.declare.hints import AGENT_VERBS, AGENT_WORDS, VERB_WORDS
-from weft.declare.policy import Policy, TokenBudget
-from weft.declare.policy_parts import Label, When
+from weft.declare.policy import Policy, TokenBudget, policies_in
+from weft.declare.policy_parts import Label
 from weft.declare.tool import Tool, ToolSource, to_source
 from weft.declare.words import C
 from weft.errors import DeclarationError
-from weft.misuse import declared, explained
+from weft.misuse import explain_calls, explain_mistakes
 from weft.session.strand import Memo
 from weft.values import Json, JsonObject
 
@@ -146,7 +146,7 @@ if TYPE_CHECKING:
         deps_type: object
 
 
-@declared(
+@explain_mistakes(
     'Agent("name", instruction="...")',
     words=AGENT_WORDS,
     verbs=AGENT_VERBS,
@@ -282,18 +282,18 @@ class Agent(Composable, Generic[AnswerT]):
                 self._set(field_name, value)
         self._set("context", merge_view(self.name, self.context, self.include_contents))
         if self.examples:
-            self._set("examples", fitted_examples(self))
+            self._set("examples", fit_examples(self))
         # last: it needs fields that are normalised
         if self.sub_agents:
             _check_tree(self)
             self._check_flows()
 
-    @explained('agent.instruct("...")', words=VERB_WORDS)
+    @explain_calls('agent.instruct("...")', words=VERB_WORDS)
     def instruct(self, instruction: Instruction) -> Self:
         """Return a copy with this instruction."""
         return replace(self, instruction=instruction)
 
-    @explained('agent.describe("...")', words=VERB_WORDS)
+    @explain_calls('agent.describe("...")', words=VERB_WORDS)
     def describe(self, description: str) -> Self:
         """Return a copy with this description."""
         return replace(self, description=description)
@@ -302,7 +302,7 @@ class Agent(Composable, Generic[AnswerT]):
         """Return a copy with these tools added."""
         return replace(self, tools=(*self.tools, *cast("tuple[Tool, ...]", tools)))
 
-    @explained('agent.writes("key")', words=VERB_WORDS)
+    @explain_calls('agent.writes("key")', words=VERB_WORDS)
     def writes(self, key: str) -> Self:
         """Return a copy whose answer is stored under `key`."""
         return replace(self, output_key=key)
@@ -311,7 +311,7 @@ class Agent(Composable, Generic[AnswerT]):
     def returns(self, output_schema: type[T]) -> "Agent[T]": ...
     @overload
     def returns(self, output_schema: object) -> "Agent[Any]": ...
-    @explained("agent.returns(Schema)", words=VERB_WORDS)
+    @explain_calls("agent.returns(Schema)", words=VERB_WORDS)
     def returns(self, output_schema: object) -> "Agent[Any]":
         """Return a copy whose answer has this schema."""
         return replace(self, output_schema=output_schema)
@@ -323,7 +323,9 @@ class Agent(Composable, Generic[AnswerT]):
     def __matmul__(self, schema: object) -> "Agent[Any]":
         """The same as `returns`: `agent @ Invoice`."""
         if schema is None:
-            raise wrong(self.name, "output_schema", "None is not a schema", "write agent @ Schema")
+            raise field_error(
+                self.name, "output_schema", "None is not a schema", "write agent @ Schema"
+            )
         return self.returns(schema)
 
     def reads(self, *keys: str) -> Self:
@@ -331,7 +333,7 @@ class Agent(Composable, Generic[AnswerT]):
         state_items, limit = C.state(*keys), self.policy.limit
         return self.sees(replace(replace(self.policy, limit=None) + state_items, limit=limit))
 
-    @explained("agent.sees(C.window(5))", words=VERB_WORDS)
+    @explain_calls("agent.sees(C.window(5))", words=VERB_WORDS)
     def sees(self, policy: Policy) -> Self:
         """Return a copy that sees what the policy lets through."""
         return replace(self, context=policy, include_contents=None)
@@ -423,7 +425,7 @@ class _AnsweringAgent(types.GenericAlias):
         # the brackets promise a type that the agent would not answer with
         if agent.output_schema is None and answer not in (str, Any, object):
             spelling = getattr(answer, "__name__", str(answer))
-            raise wrong(
+            raise field_error(
                 agent.name,
                 "output_schema",
                 f"Agent[{spelling}](...) has no schema: what is in brackets is for type checkers",
@@ -476,7 +478,7 @@ def children(node: "Node") -> "tuple[Node, ...]":
     return () if isinstance(node, Agent) else node.children
 
 
-def below(node: "Node") -> "tuple[Node, ...]":
+def nodes_below(node: "Node") -> "tuple[Node, ...]":
     """All nodes directly below a node: those it runs, or those it may hand over to."""
     return node.sub_agents if isinstance(node, Agent) else node.children
 
@@ -494,7 +496,7 @@ def nodes_of(node: "Node") -> "Iterator[Node]":
             continue
         seen.add(id(current))
         yield current
-        waiting.extend(reversed(below(current)))
+        waiting.extend(reversed(nodes_below(current)))
 
 
 def walk_nodes(node: "Node") -> "list[tuple[Node, Node | None]]":
@@ -536,8 +538,7 @@ def labels_of(node: "Node", config: "RunConfig | None" = None) -> tuple[Label, .
     """All labels that are declared in a program, one for each name, in the order of names."""
     labels: list[Label] = []
     for agent in every_agent(node):
-        if agent.context is not None:
-            labels += labels_in(agent.context)
+        labels += labels_in(agent.policy)
         for tool in agent.tools:
             names = tool.writes
             labels += [Label(label, keys=names, tools=(tool.name,)) for label in tool.labels]
@@ -548,10 +549,8 @@ def labels_of(node: "Node", config: "RunConfig | None" = None) -> tuple[Label, .
 
 def labels_in(policy: Policy) -> "Iterator[Label]":
     """The labels of a policy; also those under a condition, since a secret is one at any time."""
-    yield from (one for one in policy.protections if isinstance(one, Label))
-    for stage in policy.stages:
-        if isinstance(stage.selector, When):
-            yield from labels_in(stage.selector.policy)
+    for one in policies_in(policy):
+        yield from (step for step in one.protections if isinstance(step, Label))
 
 
 def unite_labels(labels: Iterable[Label]) -> tuple[Label, ...]:

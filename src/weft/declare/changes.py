@@ -19,17 +19,17 @@ State = Mapping[str, Json]
 
 
 class StateChange(msgspec.Struct, frozen=True):
-    """One word of `S` with its arguments; the first `placed` are written without a name.
+    """One word of `S` with its arguments; the first `positional` are written without a name.
 
-    It is called with the state and returns the changes. `taken` and `given` are the fields with
-    the keys that it reads and writes. `maybe` it does nothing; it `may_fail` where a value is
+    It is called with the state and returns the changes. `reads_from` and `writes_to` are the fields
+    with the keys that it reads and writes. `maybe` it does nothing; it `may_fail` where a value is
     missing or of the wrong kind.
     """
 
     word: ClassVar[str] = ""
-    placed: ClassVar[int] = 1
-    taken: ClassVar[str] = ""
-    given: ClassVar[str] = ""
+    positional: ClassVar[int] = 1
+    reads_from: ClassVar[str] = ""
+    writes_to: ClassVar[str] = ""
     maybe: ClassVar[bool] = False
     may_fail: ClassVar[bool] = True
 
@@ -43,12 +43,12 @@ class StateChange(msgspec.Struct, frozen=True):
     @property
     def reads(self) -> tuple[str, ...]:
         """Keys that must have a value."""
-        return self._keys(self.taken)
+        return self._keys(self.reads_from)
 
     @property
     def writes(self) -> tuple[str, ...]:
         """Keys that get a value."""
-        return self._keys(self.given)
+        return self._keys(self.writes_to)
 
     @property
     def fills(self) -> bool:
@@ -84,7 +84,7 @@ class StateChange(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """The name of a step that makes this change: the word, and what it is about."""
         parts: list[str] = []
-        for field in self.__struct_fields__[: self.placed]:
+        for field in self.__struct_fields__[: self.positional]:
             value: object = getattr(self, field)
             items = (
                 [*cast("tuple[object, ...]", value)] if isinstance(value, tuple | dict) else [value]
@@ -97,7 +97,7 @@ class StateChange(msgspec.Struct, frozen=True):
             value: object = getattr(self, field)
             if isinstance(value, dict):
                 return f"S.{self.word}({_spell_named(cast('dict[str, object]', value))})"
-        return f"S.{self.word}({', '.join(spell_options(self, self.placed))})"
+        return f"S.{self.word}({', '.join(spell_options(self, self.positional))})"
 
     __repr__ = __str__
 
@@ -109,12 +109,12 @@ OWN_CODE = StateChange()
 """What is known of a step whose function is its author's: nothing beyond what the step declares."""
 
 
-class Capture(StateChange, frozen=True):
+class StateCapture(StateChange, frozen=True):
     """Copy what the user said into the state: the runtime does it."""
 
     word: ClassVar[str] = "capture"
     may_fail: ClassVar[bool] = False
-    given: ClassVar[str] = "key"
+    writes_to: ClassVar[str] = "key"
     key: str
 
 
@@ -179,7 +179,7 @@ class Default(StateChange, frozen=True):
 
     word: ClassVar[str] = "default"
     may_fail: ClassVar[bool] = False
-    given: ClassVar[str] = "values"
+    writes_to: ClassVar[str] = "values"
     values: JsonObject
 
     def _delta(self, state: State) -> JsonObject:
@@ -196,7 +196,7 @@ class SetValues(StateChange, frozen=True):
 
     word: ClassVar[str] = "set"
     may_fail: ClassVar[bool] = False
-    given: ClassVar[str] = "values"
+    writes_to: ClassVar[str] = "values"
     values: JsonObject
 
     def _delta(self, state: State) -> JsonObject:
@@ -207,8 +207,8 @@ class Merge(StateChange, frozen=True):
     """Put several values together: texts by lines, lists and dicts by their items."""
 
     word: ClassVar[str] = "merge"
-    taken: ClassVar[str] = "keys"
-    given: ClassVar[str] = "into"
+    reads_from: ClassVar[str] = "keys"
+    writes_to: ClassVar[str] = "into"
     keys: tuple[str, ...]
     into: str
     how: Callable[..., object] | None = None
@@ -231,9 +231,9 @@ class Transform(StateChange, frozen=True):
     """Replace a value by what a function makes of it."""
 
     word: ClassVar[str] = "transform"
-    placed: ClassVar[int] = 2
-    taken: ClassVar[str] = "key"
-    given: ClassVar[str] = "key"
+    positional: ClassVar[int] = 2
+    reads_from: ClassVar[str] = "key"
+    writes_to: ClassVar[str] = "key"
     key: str
     function: Callable[[Json], object]
 
@@ -245,7 +245,7 @@ class Compute(StateChange, frozen=True):
     """Write what functions make of the whole state."""
 
     word: ClassVar[str] = "compute"
-    given: ClassVar[str] = "functions"
+    writes_to: ClassVar[str] = "functions"
     functions: dict[str, StateFunction]
 
     def _delta(self, state: State) -> JsonObject:
@@ -261,8 +261,8 @@ class Accumulate(StateChange, frozen=True):
     """Append a value to a list."""
 
     word: ClassVar[str] = "accumulate"
-    taken: ClassVar[str] = "key"
-    given: ClassVar[str] = "into"
+    reads_from: ClassVar[str] = "key"
+    writes_to: ClassVar[str] = "into"
     key: str
     into: str
 
@@ -273,11 +273,11 @@ class Accumulate(StateChange, frozen=True):
         return {self.into: [*items, require_value(state, self.key, "accumulate")]}
 
 
-class Counter(StateChange, frozen=True):
+class StateCounter(StateChange, frozen=True):
     """Add to the number that is there, or to 0."""
 
     word: ClassVar[str] = "counter"
-    given: ClassVar[str] = "key"
+    writes_to: ClassVar[str] = "key"
     key: str
     by: float = 1
 
@@ -296,7 +296,7 @@ class Flatten(StateChange, frozen=True):
     """A list of lists as one list, a dict of dicts as one dict with dotted names."""
 
     word: ClassVar[str] = "flatten"
-    taken: ClassVar[str] = "key"
+    reads_from: ClassVar[str] = "key"
     key: str
     into: str | None = None
 
@@ -320,8 +320,8 @@ class Zip(StateChange, frozen=True):
     """Lists of one length as a list of dicts, the keys their fields."""
 
     word: ClassVar[str] = "zip"
-    taken: ClassVar[str] = "keys"
-    given: ClassVar[str] = "into"
+    reads_from: ClassVar[str] = "keys"
+    writes_to: ClassVar[str] = "into"
     keys: tuple[str, ...]
     into: str
 
@@ -343,9 +343,9 @@ class GroupBy(StateChange, frozen=True):
     """A list of dicts as a dict of lists, by the text of one field."""
 
     word: ClassVar[str] = "group_by"
-    placed: ClassVar[int] = 2
-    taken: ClassVar[str] = "key"
-    given: ClassVar[str] = "into"
+    positional: ClassVar[int] = 2
+    reads_from: ClassVar[str] = "key"
+    writes_to: ClassVar[str] = "into"
     key: str
     field: str
     into: str
@@ -363,7 +363,7 @@ class GroupBy(StateChange, frozen=True):
         return {self.into: cast("Json", groups)}
 
 
-class When(StateChange, frozen=True):
+class StateWhen(StateChange, frozen=True):
     """A change that is made where a predicate holds: that of a step, with the step's name."""
 
     word: ClassVar[str] = "when"

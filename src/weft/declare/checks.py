@@ -35,7 +35,7 @@ from weft.declare.tool import RESERVED, Tool, to_tools
 from weft.declare.words import C
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
-from weft.misuse import close, hint_at_call
+from weft.misuse import find_near, hint_at_call
 from weft.values import compact, has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def one_of(choices: object) -> Check:
     return check_word
 
 
-def wrong(agent: str, field: str, message: str, hint: str) -> DeclarationError:
+def field_error(agent: str, field: str, message: str, hint: str) -> DeclarationError:
     """The error for a field of an agent."""
     return DeclarationError(message, where=f"{agent}.{field}", hint=hint)
 
@@ -110,7 +110,9 @@ def check_model(agent: str, field: str, model: object) -> object:
     """A model is a name, or an object that has a name and speaks a dialect."""
     if model is None or is_model(model):
         return model
-    raise wrong(agent, field, f"{shorten(repr(model), 60)} is not a model", _model_hint(model))
+    raise field_error(
+        agent, field, f"{shorten(repr(model), 60)} is not a model", _model_hint(model)
+    )
 
 
 def _model_hint(model: object) -> str:
@@ -143,14 +145,16 @@ def check_tools(agent: str, field: str, values: object) -> tuple[Tool, ...]:
     seen: set[str] = set()
     for tool in tools:
         if tool.name in RESERVED:
-            raise wrong(
+            raise field_error(
                 agent, field, f"the tool name `{tool.name}` is Weft's own", "rename the tool"
             )
         if tool.name in seen:
             rename = "@tool(name=...), or give its toolset a prefix"
             if tool.agent is not None:
                 rename = f'{type(tool.agent).__name__}("{tool.name}_2", ...)'
-            raise wrong(agent, field, f"two tools are named `{tool.name}`", f"rename one: {rename}")
+            raise field_error(
+                agent, field, f"two tools are named `{tool.name}`", f"rename one: {rename}"
+            )
         seen.add(tool.name)
     return tools
 
@@ -161,11 +165,11 @@ def check_children(agent: str, field: str, values: object) -> "tuple[Agent | Flo
     # one agent without a list around it is a common slip
     if isinstance(values, Composable | str | Set | Mapping) or not isinstance(values, Iterable):
         hint = "leave it out" if values is None else f"write {field}=[a, b], with the agents"
-        raise wrong(agent, field, f"{field} is {kind}, not a list", hint)
+        raise field_error(agent, field, f"{field} is {kind}, not a list", hint)
     children = tuple(cast("Iterable[object]", values))
     for child in children:
         if not isinstance(child, Composable):
-            raise wrong(
+            raise field_error(
                 agent,
                 field,
                 f"{shorten(repr(child), 60)} is not an Agent or a flow",
@@ -190,7 +194,7 @@ def check_instruction(agent: str, field: str, value: object) -> object:
     if isinstance(value, str) or callable(value) or _names_function(value):
         return value
     message = f"{shorten(repr(value), 60)} is not an instruction"
-    raise wrong(agent, field, message, _text_hint(field, value))
+    raise field_error(agent, field, message, _text_hint(field, value))
 
 
 def _names_function(value: object) -> bool:
@@ -222,14 +226,14 @@ def _text_hint(field: str, value: object) -> str:
 def check_policy(agent: str, field: str, context: object) -> Policy | None:
     """A policy."""
     if isinstance(context, Transforms):
-        raise wrong(
+        raise field_error(
             agent,
             field,
             f"{context} selects nothing: it is a transform",
             f"write C.default(){str(context).removeprefix('C')}",
         )
     if context is not None and not isinstance(context, Policy):
-        raise wrong(
+        raise field_error(
             agent, field, f"{shorten(repr(context), 60)} is not a policy", _policy_hint(context)
         )
     return context
@@ -238,7 +242,7 @@ def check_policy(agent: str, field: str, context: object) -> Policy | None:
 def check_contents(agent: str, field: str, value: object) -> object:
     """ADK's words for what an agent sees."""
     if value not in (None, "default", "none"):
-        raise wrong(
+        raise field_error(
             agent,
             field,
             f"{value!r} is not a view",
@@ -254,7 +258,7 @@ def merge_view(agent: str, context: Policy | None, include_contents: str | None)
     if include_contents == "default":
         return C.default() if context is None else context
     if context is not None and context.facts.view != "none":
-        raise wrong(
+        raise field_error(
             agent,
             "context",
             f'include_contents="none" and context={context} say different things',
@@ -290,7 +294,7 @@ def check_budget(agent: str, field: str, budget: object) -> TokenBudget | PassFu
             reason = f"these are not budget options: {error}"
         except DeclarationError as error:
             reason = error.message
-    raise wrong(
+    raise field_error(
         agent,
         field,
         reason,
@@ -304,26 +308,26 @@ def check_schema(agent: str, field: str, declared: object) -> object:
         return None
     if isinstance(declared, str | int | float | bytes | list | set | tuple):
         spelling = shorten(repr(cast("object", declared)), 60)
-        raise wrong(
+        raise field_error(
             agent,
             field,
             f"{spelling} is not a type",
             "pass a type: a dataclass, a pydantic model, list[str]; or a JSON Schema as a dict",
         )
     if inspect.isroutine(declared):
-        raise wrong(
+        raise field_error(
             agent, field, f"{declared!r} is not a type", "pass a type or a JSON Schema dict"
         )
     if _is_model_object(declared):
         kind = type(declared).__name__
-        raise wrong(
+        raise field_error(
             agent,
             field,
             f"{shorten(repr(declared), 60)} is an object, not a type",
             f"pass the class: {field}={kind}",
         )
     if _is_dict_of_types(declared):
-        raise wrong(
+        raise field_error(
             agent,
             field,
             "a dict of types is not a JSON Schema",
@@ -332,7 +336,7 @@ def check_schema(agent: str, field: str, declared: object) -> object:
     json_schema = schema.of_type(declared, where=f"{agent}.{field}")
     # such text cannot be sent as UTF-8
     if has_lone_surrogate(compact(json_schema)):
-        raise wrong(agent, field, "the schema holds a lone surrogate", "mend its texts")
+        raise field_error(agent, field, "the schema holds a lone surrogate", "mend its texts")
     if isinstance(declared, Mapping):
         # its author may change the dict later, and an agent is frozen
         return deepcopy(cast("Mapping[str, object]", declared))
@@ -368,27 +372,27 @@ def check_key(flow: str, option: str, key: object) -> None:
 def check_count(flow: str, option: str, value: object) -> None:
     """How many: at least one."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise wrong(flow, option, f"{option}={value!r}", "pass a whole number of at least 1")
+        raise field_error(flow, option, f"{option}={value!r}", "pass a whole number of at least 1")
 
 
 def check_text(agent: str, field: str, value: object) -> object:
     """A text."""
     if not isinstance(value, str):
-        raise wrong(agent, field, f"{field} is not text", "pass a string")
+        raise field_error(agent, field, f"{field} is not text", "pass a string")
     return value
 
 
 def check_flag(agent: str, field: str, value: object) -> object:
     """True or False."""
     if not isinstance(value, bool):
-        raise wrong(agent, field, f"{field}={value!r}", "pass True or False")
+        raise field_error(agent, field, f"{field}={value!r}", "pass True or False")
     return value
 
 
 def check_steps(agent: str, field: str, value: object) -> object:
     """At least one step."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise wrong(agent, field, f"{field}={value!r}", "pass 1 or more")
+        raise field_error(agent, field, f"{field}={value!r}", "pass 1 or more")
     return value
 
 
@@ -396,12 +400,14 @@ def check_allow(agent: str, field: str, codes: object) -> tuple[str, ...]:
     """Diagnostic codes, one or several."""
     listed = (codes,) if isinstance(codes, str) else codes
     if not isinstance(listed, Iterable):
-        raise wrong(agent, field, f"{codes!r} is not a list of codes", 'write allow=["WEFT101"]')
+        raise field_error(
+            agent, field, f"{codes!r} is not a list of codes", 'write allow=["WEFT101"]'
+        )
     checked: list[str] = []
     for code in cast("Iterable[object]", listed):
         if not isinstance(code, str) or code not in CODES:
-            near = close(str(code), CODES, cutoff=0.6)
-            raise wrong(
+            near = find_near(str(code), CODES, cutoff=0.6)
+            raise field_error(
                 agent,
                 field,
                 f"{code!r} is not a diagnostic code",
@@ -416,7 +422,7 @@ def check_cleared(agent: str, field: str, labels: object) -> tuple[str, ...]:
     listed = (labels,) if isinstance(labels, str) else labels
     names = tuple(cast("Iterable[object]", listed)) if isinstance(listed, Iterable) else (None,)
     if not all(isinstance(label, str) and label for label in names):
-        raise wrong(agent, field, f"{labels!r} is not a list of labels", 'write ["secret"]')
+        raise field_error(agent, field, f"{labels!r} is not a list of labels", 'write ["secret"]')
     return cast("tuple[str, ...]", names)
 
 
@@ -425,7 +431,7 @@ def check_deps_type(agent: str, field: str, value: object) -> object:
     if value is None or fits_type(value, None) is not None:
         return value
     kind = type(value).__name__
-    raise wrong(
+    raise field_error(
         agent,
         field,
         f"{describe_kind(value)} is not a type",
@@ -473,10 +479,10 @@ def check_callback(agent: str, field: str, value: object) -> object:
             hint = hint_at_call(one, f"{field}={{}}") or "pass a function or a list"
             if isinstance(one, str) and one.isidentifier():
                 hint = f"pass the function itself, without quotes: {field}={one}"
-            raise wrong(agent, field, f"{shorten(repr(one), 60)} cannot be called", hint)
+            raise field_error(agent, field, f"{shorten(repr(one), 60)} cannot be called", hint)
         parameters = CALLBACKS[field]
         if "tool" in field and _first_parameter(one) == "tool":
-            raise wrong(
+            raise field_error(
                 agent,
                 field,
                 f"{field} takes ({parameters}), and `{name_of(one)}` takes the tool first",
@@ -484,7 +490,7 @@ def check_callback(agent: str, field: str, value: object) -> object:
             )
         taken = misfit(one, parameters.count(",") + 1)
         if taken is not None:
-            raise wrong(
+            raise field_error(
                 agent,
                 field,
                 f"{field} takes ({parameters}); `{name_of(one)}` takes {taken}",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
 from weft.declare.hints import FLOW_WORDS, METHODS_ELSEWHERE
 from weft.errors import DeclarationError
-from weft.misuse import declared, unknown_name
+from weft.misuse import explain_mistakes, unknown_name
 
 if TYPE_CHECKING:
     from weft.declare.agent import Agent, CallbackChain
@@ -28,7 +28,7 @@ F = TypeVar("F")
 
 def flow_node(example: str) -> Callable[[type[F]], type[F]]:
     """A class of flows: its wrong calls and assignments say what to type."""
-    return declared(example, words=FLOW_WORDS)
+    return explain_mistakes(example, words=FLOW_WORDS)
 
 
 class Composable:

@@ -15,7 +15,7 @@ import msgspec
 
 from weft import schema
 from weft.declare import template
-from weft.declare.checks import check_schema, wrong
+from weft.declare.checks import check_schema, field_error
 from weft.declare.functions import (
     PassFunction,
     check_choice,
@@ -27,7 +27,7 @@ from weft.declare.hints import CONFIG_WORDS
 from weft.declare.policy import Policy
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import expected, validator
-from weft.misuse import DeclaredStruct, close, declared
+from weft.misuse import DeclaredStruct, explain_mistakes, find_near
 from weft.session.store import Busy
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
 
@@ -104,7 +104,7 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
         if canonical not in OPTIONS:
             # `maxOutputTokens`, as some providers write it, is near to our name for it
             spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower()
-            near = close(spelled, [*OPTIONS, *ALIASES], cutoff=0.5)
+            near = find_near(spelled, [*OPTIONS, *ALIASES], cutoff=0.5)
             hint = f"valid: {', '.join(OPTIONS)}"
             if name in ("max_steps", "tools", "model", "instruction", "output_schema"):
                 hint = f'write Agent("name", {name}=...): it belongs to the agent'
@@ -170,7 +170,7 @@ def _wrong_thinking(value: JsonObject) -> str | None:
         if setting is None:  # it takes away what a layer below says
             continue
         if name not in Thinking.__struct_fields__:
-            near = close(name, Thinking.__struct_fields__, cutoff=0.6)
+            near = find_near(name, Thinking.__struct_fields__, cutoff=0.6)
             meant = f"; did you mean `{near[0]}`?" if near else ""
             return f"`{name}` says nothing about thinking{meant}"
         if name == "effort" and setting not in EFFORTS:
@@ -183,7 +183,7 @@ def _wrong_thinking(value: JsonObject) -> str | None:
     return None
 
 
-@declared('Thinking(effort="low")', words={"budget_tokens": "budget", "level": "effort"})
+@explain_mistakes('Thinking(effort="low")', words={"budget_tokens": "budget", "level": "effort"})
 class Thinking(DeclaredStruct, frozen=True, kw_only=True):
     """How a model is to think before it answers, in one spelling for all providers.
 
@@ -243,7 +243,7 @@ def overlay(base: Mapping[str, Json], over: Mapping[str, Json]) -> JsonObject:
 _HINT = "write RunBudget(tokens=200_000, steps=40, seconds=120, money=0.50), or some of these"
 
 
-@declared("RunBudget(tokens=200_000, money=0.50)")
+@explain_mistakes("RunBudget(tokens=200_000, money=0.50)")
 class RunBudget(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The most that a run may spend: tokens, model calls, seconds, US dollars.
 
@@ -279,7 +279,7 @@ class RunBudget(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
                 )
 
 
-@declared(
+@explain_mistakes(
     "RunConfig(max_llm_calls=50)",
     words=CONFIG_WORDS,
     change="write config = msgspec.structs.replace(config, {field}=...), which returns a copy",
@@ -399,7 +399,7 @@ _PER_RUN = ("stream", "busy")
 _USUAL = RunConfig()
 
 
-def run_over(shared: RunConfig, own: RunConfig) -> RunConfig:
+def overlay_config(shared: RunConfig, own: RunConfig) -> RunConfig:
     """The config of one run over what all runs share: its own options win, option by option.
 
     An option that the run leaves at its default is the shared one. The same object comes back
@@ -430,7 +430,7 @@ ANYTHING: tuple[object, ...] = (None, object)
 """What stands for "of any type" where a type may stand."""
 
 
-class Lack(msgspec.Struct, frozen=True):
+class MissingInput(msgspec.Struct, frozen=True):
     """An input that is not as it was declared: its key, what is wrong, and what to give."""
 
     key: str
@@ -449,12 +449,12 @@ def check_inputs(owner: str, field: str, declared: object) -> dict[str, object]:
     """The inputs as a dict of their own; names alone are inputs of any type."""
     example = f'write {field}={{"topic": str}}'
     if isinstance(declared, str) or not isinstance(declared, Iterable):
-        raise wrong(owner, field, f"{declared!r} names no state keys", example)
+        raise field_error(owner, field, f"{declared!r} names no state keys", example)
     inputs: dict[str, object] = {}
     for key in cast("Iterable[object]", declared):
         require_state_key(key, where=f"{owner}.{field}", example=example)
         if not isinstance(key, str) or not _is_key(key):
-            raise wrong(owner, field, f"{key!r} is not a state key", example)
+            raise field_error(owner, field, f"{key!r} is not a state key", example)
         if isinstance(declared, Mapping):
             inputs[key] = cast("Mapping[str, object]", declared)[key]
         else:
@@ -485,7 +485,9 @@ def may_be_absent(declared: object, *, where: str) -> bool:
     return nullable or any(isinstance(c, dict) and c.get("type") == "null" for c in choices)
 
 
-def lacking(inputs: Mapping[str, object], state: Mapping[str, Json]) -> Iterator[Lack]:
+def find_missing_inputs(
+    inputs: Mapping[str, object], state: Mapping[str, Json]
+) -> Iterator[MissingInput]:
     """The inputs that this state does not hold, or holds in another type."""
     for key, wanted_type in inputs.items():
         value, where = state.get(key), f"inputs.{key}"
@@ -493,13 +495,13 @@ def lacking(inputs: Mapping[str, object], state: Mapping[str, Json]) -> Iterator
         wanted = expected(shape) if shape is not None else "of any type"
         if value is None:
             if not may_be_absent(wanted_type, where=where):
-                yield Lack(key, f"the input `{key}` is missing", wanted)
+                yield MissingInput(key, f"the input `{key}` is missing", wanted)
             continue
         if shape is None:
             continue
         problem = next((error.message for error in validator(shape).iter_errors(value)), "")
         if problem:
-            yield Lack(key, f"the input `{key}` has another type: {problem}", wanted)
+            yield MissingInput(key, f"the input `{key}` has another type: {problem}", wanted)
 
 
 def spell_inputs(inputs: Mapping[str, object]) -> str:

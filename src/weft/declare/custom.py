@@ -28,7 +28,7 @@ from weft.declare.functions import misfit
 from weft.declare.nodes import to_node
 from weft.declare.tool import check_names
 from weft.errors import CallError, DeclarationError, FrozenError
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.session.event import Event
 from weft.values import Json
 
@@ -201,7 +201,7 @@ class CustomAgent(Composable, metaclass=_Settling):
                 raise CallError(
                     f"`{field}` is not an option of {type(self).__name__}",
                     where=f"{type(self).__name__} {name}".rstrip(),
-                    hint=meant(field, options)
+                    hint=suggest_names(field, options)
                     or f"annotate it in the class: `{field}: Agent`; the options are:"
                     f" {', '.join(options)}",
                 )

@@ -13,7 +13,7 @@ import msgspec
 from weft import schema
 from weft.errors import DeclarationError, SchemaError, SessionError
 from weft.jsonschema import shorten, validator
-from weft.misuse import DeclaredStruct, declared
+from weft.misuse import DeclaredStruct, explain_mistakes
 from weft.values import Json, JsonObject, has_lone_surrogate, require_json, require_object
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ _FORM = 'write ("question", "answer"), or Example("question", "answer", calls=[.
 _CALL_FORM = 'write ExampleCall("tool", {"argument": 1}, "what it returns")'
 
 
-@declared('ExampleCall("tool", {"argument": 1}, "what it returns")', words={"arguments": "args"})
+@explain_mistakes(
+    'ExampleCall("tool", {"argument": 1}, "what it returns")', words={"arguments": "args"}
+)
 class ExampleCall(DeclaredStruct, frozen=True):
     """A tool call in an example, and what it returned."""
 
@@ -38,7 +40,7 @@ class ExampleCall(DeclaredStruct, frozen=True):
         return self.result if isinstance(self.result, dict) else {"result": self.result}
 
 
-@declared(
+@explain_mistakes(
     'Example("question", "answer")',
     words={"input": "user", "question": "user", "output": "answer", "tool_calls": "calls"},
 )
@@ -116,7 +118,7 @@ def _call(value: object, where: str) -> ExampleCall:
     return ExampleCall(value.name, args, result)
 
 
-def fitted_examples(agent: "Agent") -> tuple[Example, ...]:
+def fit_examples(agent: "Agent") -> tuple[Example, ...]:
     """The examples of an agent, each answer as text or JSON, or an error for one that cannot be."""
     tools = {tool.name: tool for tool in agent.tools}
     fitted: list[Example] = []

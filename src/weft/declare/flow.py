@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 from weft.declare.agent import Agent, CallbackChain, check_agents
-from weft.declare.checks import check_predicate, wrong
+from weft.declare.checks import check_predicate, field_error
 from weft.declare.compose import Composable, flow_node
 from weft.declare.config import Inputs
 from weft.declare.custom import CustomAgent
@@ -32,7 +32,7 @@ from weft.declare.nodes import (
 )
 from weft.declare.route import Gate, Route
 from weft.errors import DeclarationError
-from weft.misuse import ByFields, explained
+from weft.misuse import ByFields, explain_calls
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -181,13 +181,13 @@ class While(_Condition):
     word = "while_"
 
 
-@explained('until(lambda state: state["score"] > 0.8, max=3)', words=FLOW_WORDS)
+@explain_calls('until(lambda state: state["score"] > 0.8, max=3)', words=FLOW_WORDS)
 def until(predicate: StateFunction, *, max: int = 10) -> Until:
     """End a loop when the predicate, sync or async, says so, or after `max` rounds."""
     return Until(predicate, max)
 
 
-@explained('while_(lambda state: state["left"] > 0, max=3)', words=FLOW_WORDS)
+@explain_calls('while_(lambda state: state["left"] > 0, max=3)', words=FLOW_WORDS)
 def while_(predicate: StateFunction, *, max: int = 10) -> While:
     """Begin a round only while the predicate, sync or async, holds, and `max` rounds at most."""
     return While(predicate, max)
@@ -243,7 +243,7 @@ class Loop(ByFields, Composable):
         if self.while_ is not None:
             check_predicate(self.while_, where=f"{self.name}.while_", at_once=False)
         if self.until is not None and self.while_ is not None:
-            raise wrong(
+            raise field_error(
                 self.name,
                 "while_",
                 "the loop has both `until` and `while_`",

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast, final
 from weft.declare.hints import CHOICES_ELSEWHERE
 from weft.errors import DeclarationError, UsageError
 from weft.jsonschema import shorten
-from weft.misuse import close
+from weft.misuse import find_near
 
 StateFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function of the state. Any, not Json: `state["score"] > 0.8` is to need no narrowing."""
@@ -24,7 +24,7 @@ class Foreign:
 
     `functions` are read by the checker, each as a function of the argument named `context`; where
     `opaque`, they may do anything. `call` runs them with Weft's own arguments. Without it they are
-    looked at only, and a run that would come to them is refused before it begins.
+    looked at only, and a run that would come to them is code_refusal before it begins.
     """
 
     __slots__ = ("__name__", "call", "context", "functions", "opaque", "what")
@@ -49,15 +49,15 @@ class Foreign:
     def __call__(self, *args: object, **named: object) -> object:
         """Run it, or refuse to."""
         if self.call is None:
-            raise refused([self])
+            raise code_refusal([self])
         return self.call(*args, **named)
 
     def __repr__(self) -> str:
         return f"<{self.what}>"
 
 
-def refused(code: Iterable[Foreign]) -> UsageError:
-    """The error for code that cannot be run here, each by where it stands."""
+def code_refusal(code: Iterable[Foreign]) -> UsageError:
+    """The error for code that cannot be run here, with the place of each."""
     several = [*dict.fromkeys(f"{one.what} ({one.__name__})" for one in code)]
     return UsageError(
         f"this cannot be run here: {', '.join(several)}",
@@ -67,7 +67,7 @@ def refused(code: Iterable[Foreign]) -> UsageError:
 
 
 def name_of(function: object) -> str:
-    """The name a reader knows the function by; that of its class for an object that is called."""
+    """The name of a function, or of the class of a callable object."""
     if isinstance(function, functools.partial):
         return name_of(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
@@ -113,7 +113,7 @@ def misfit(function: Callable[..., object], count: int) -> str | None:
 
 
 def ask(function: StateFunction, state: Mapping[str, Any]) -> object:
-    """What a function says of the state; something to wait for would count as true, so it fails."""
+    """What a predicate says of the state. An awaitable would count as true, so it is an error."""
     answer = function(state)
     # closed, or Python warns that it was never awaited
     if inspect.iscoroutine(answer):
@@ -137,7 +137,7 @@ def check_choice(owner: str, name: str, value: object, choices: object) -> None:
     """Refuse a string option that is not one of its choices."""
     valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
     if value not in valid:
-        near = close(str(value).lower(), valid, cutoff=0.4)
+        near = find_near(str(value).lower(), valid, cutoff=0.4)
         options = ", ".join(repr(choice) for choice in valid)
         word = re.sub(r"[\s-]+", "_", str(value).lower())
         hint = CHOICES_ELSEWHERE.get(f"{name}.{word}") or (

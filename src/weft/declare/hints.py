@@ -6,19 +6,19 @@ from functools import wraps
 from typing import TYPE_CHECKING, ClassVar, ParamSpec, TypeVar
 
 from weft.errors import DeclarationError
-from weft.misuse import close
+from weft.misuse import find_near
 
 P = ParamSpec("P")
 
 R = TypeVar("R")
 
 
-def hinted(function: Callable[P, R]) -> Callable[P, R]:
-    """Refuse an option of `C` that there is none of where it is written, and name the nearest."""
+def explain_policy_calls(function: Callable[P, R]) -> Callable[P, R]:
+    """Refuse an unknown option of a word of `C` where it is written, and name the nearest."""
     return _check_call(function, "C")
 
 
-def hinted_change(function: Callable[P, R]) -> Callable[P, R]:
+def explain_change_calls(function: Callable[P, R]) -> Callable[P, R]:
     """The same for `S`."""
     return _check_call(function, "S")
 
@@ -52,7 +52,7 @@ def _explain_misuse(
             f"it is written with too many or too few options: {error}", where=word, hint=takes
         )
     near = [name for name in OPTIONS_ELSEWHERE.get(wrong, ()) if name in options]
-    near = near or close(wrong, options, cutoff=0.5)
+    near = near or find_near(wrong, options, cutoff=0.5)
     return DeclarationError(
         f"`{wrong}` is not one of its options",
         where=word,
@@ -97,10 +97,10 @@ class OneLetter:
 
 
 def no_such_word(letter: str, name: str, words: Iterable[str]) -> AttributeError:
-    """The error for a word that there is none of: ours for it, the nearest one, or all."""
+    """The error for an unknown word: our word for it, the nearest one, or all words."""
     listed = list(words)
     ours = WORDS_ELSEWHERE.get(f"{letter}.{name}")
-    near = close(name, listed, cutoff=0.5)
+    near = find_near(name, listed, cutoff=0.5)
     if ours is not None:
         return AttributeError(f"there is no `{letter}.{name}`; write {ours}")
     if near:

@@ -14,7 +14,7 @@ from weft.declare.checks import (
     check_name,
     check_predicate,
     check_text,
-    wrong,
+    field_error,
 )
 from weft.declare.compose import Composable, flow_node
 from weft.declare.config import Inputs, check_inputs
@@ -29,7 +29,7 @@ from weft.declare.hints import FLOW_WORDS
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
-from weft.misuse import ByFields, explained, hint_at_call
+from weft.misuse import ByFields, explain_calls, hint_at_call
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -174,7 +174,7 @@ class Map(ByFields, Composable):
         """Refuse keys that are none, and a number of runs that would run nothing."""
         describe_again(self)
         if not isinstance(cast("object", self.items), str) or not self.items.strip():
-            raise wrong(
+            raise field_error(
                 self.name,
                 "items",
                 f"{shorten(repr(self.items), 60)} is not a state key",
@@ -183,7 +183,7 @@ class Map(ByFields, Composable):
         for option, key in (("into", self.into), ("item", self.item)):
             check_key(self.name, option, key)
         if self.item == self.into:
-            raise wrong(
+            raise field_error(
                 self.name,
                 "item",
                 f"the element and the results are both kept under `{self.into}`",
@@ -237,7 +237,7 @@ class Race(ByFields, Composable):
         return self.branches
 
 
-@explained("race(quick, thorough)", words=FLOW_WORDS)
+@explain_calls("race(quick, thorough)", words=FLOW_WORDS)
 def race(
     *branches: "Node | StateFunction",
     name: str = "race",
@@ -300,7 +300,7 @@ class Timeout(ByFields, Composable):
         seconds = cast("object", self.seconds)
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if not number or not math.isfinite(self.seconds) or self.seconds <= 0:
-            raise wrong(
+            raise field_error(
                 self.name,
                 "seconds",
                 f"{shorten(repr(seconds), 60)} is not a number of seconds",
@@ -314,7 +314,7 @@ class Timeout(ByFields, Composable):
         return (self.body,)
 
 
-@explained("timeout(agent, 30)", words=FLOW_WORDS)
+@explain_calls("timeout(agent, 30)", words=FLOW_WORDS)
 def timeout(
     body: "Node | StateFunction",
     seconds: float,
@@ -370,7 +370,7 @@ class Tap(ByFields, Composable):
         check_function(self.function, f"tap({own})")
 
 
-@explained("tap(function)", words=FLOW_WORDS)
+@explain_calls("tap(function)", words=FLOW_WORDS)
 def tap(function: StateFunction, *, name: str | None = None, description: str = "") -> Tap:
     """Look at the state in passing: to log it, to count, to show."""
     return Tap(function, name=name, description=description)
@@ -402,7 +402,7 @@ class Expect(ByFields, Composable):
         check_predicate(self.predicate, where=f"{self.name}.predicate", at_once=False)
         check_text(self.name, "message", self.message)
         if not self.message.strip():
-            raise wrong(
+            raise field_error(
                 self.name,
                 "message",
                 "the message is empty",
@@ -410,7 +410,7 @@ class Expect(ByFields, Composable):
             )
 
 
-@explained('expect(lambda state: state["paid"], "the invoice is not paid")', words=FLOW_WORDS)
+@explain_calls('expect(lambda state: state["paid"], "the invoice is not paid")', words=FLOW_WORDS)
 def expect(
     predicate: StateFunction,
     message: str = "the expectation does not hold",

@@ -10,7 +10,7 @@ import msgspec
 
 from weft import schema as schemas
 from weft.declare.functions import check_choice
-from weft.declare.hints import hinted, no_such_word
+from weft.declare.hints import explain_policy_calls, no_such_word
 from weft.declare.policy_parts import (
     ArtifactText,
     Auto,
@@ -60,7 +60,7 @@ from weft.declare.policy_parts import (
     require_names,
 )
 from weft.errors import DeclarationError
-from weft.misuse import DeclaredStruct, declared
+from weft.misuse import DeclaredStruct, explain_mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -109,7 +109,7 @@ class Verbs(Generic[Changed]):
     def _then(self, step: Transform | Budget) -> Changed:
         raise NotImplementedError
 
-    @hinted
+    @explain_policy_calls
     def compact(
         self,
         *,
@@ -143,13 +143,13 @@ class Verbs(Generic[Changed]):
                 )
         return self._then(Compact(results=results, texts=texts, media=media, to=to))
 
-    @hinted
+    @explain_policy_calls
     def dedupe(self, how: DedupeHow = "exact") -> Changed:
         """The same large value once; "superseded": only the newest of the same call or file."""
         check_choice("C.dedupe", "how", how, DedupeHow)
         return self._then(Dedupe(how))
 
-    @hinted
+    @explain_policy_calls
     def project(
         self,
         *,
@@ -176,14 +176,14 @@ class Verbs(Generic[Changed]):
         whose = require_names("project", tools, "tool names", least=0)
         return self._then(Project(fields=names, exclude=gone, tools=whose))
 
-    @hinted
+    @explain_policy_calls
     def truncate(self, tokens: int, *, keep: Keep = "head") -> Changed:
         """At most `tokens` tokens of each text and result: its head, its tail, or both ends."""
         require_count("truncate", "tokens", tokens)
         check_choice("C.truncate", "keep", keep, Keep)
         return self._then(Truncate(tokens=tokens, keep=keep))
 
-    @hinted
+    @explain_policy_calls
     def summarize(
         self,
         *,
@@ -215,7 +215,7 @@ class Verbs(Generic[Changed]):
         )
         return self._then(step)
 
-    @hinted
+    @explain_policy_calls
     def priority(self, tier: int) -> Changed:
         """Who survives a budget: 1 always, 2 is usual, 4 is the first to go."""
         if type(cast("object", tier)) is not int or tier not in (1, 2, 3, 4):
@@ -224,13 +224,13 @@ class Verbs(Generic[Changed]):
             )
         return self._then(Priority(tier))
 
-    @hinted
+    @explain_policy_calls
     def fit(self, tokens: int) -> Changed:
-        """So many tokens of these items, the best first, else the newest."""
+        """At most `tokens` tokens of these items, the best first, else the newest."""
         require_count("fit", "tokens", tokens)
         return self._then(Fit(tokens))
 
-    @hinted
+    @explain_policy_calls
     def fold(self, *, keep: int = 4) -> Changed:
         """Steps that are over become one note, when reading them has cost what the note costs.
 
@@ -242,7 +242,7 @@ class Verbs(Generic[Changed]):
         require_count("fold", "keep", keep)
         return self._then(Folding(keep=keep))
 
-    @hinted
+    @explain_policy_calls
     def budget(
         self,
         tokens: int,
@@ -272,7 +272,7 @@ class Verbs(Generic[Changed]):
             Budget(tokens, overflow=overflow, reserve=reserve, keep_recent=keep_recent)
         )
 
-    @hinted
+    @explain_policy_calls
     def fresh(
         self,
         *,
@@ -292,7 +292,7 @@ class Verbs(Generic[Changed]):
             require_amount("fresh", "seconds", seconds)
         return self._then(Fresh(turns=turns, seconds=seconds, stale=stale))
 
-    @hinted
+    @explain_policy_calls
     def redact(
         self,
         *kinds: "str | re.Pattern[str]",
@@ -305,10 +305,10 @@ class Verbs(Generic[Changed]):
         A regular expression, compiled or as text, may stand among the detectors.
         `restore` puts it back where it is safe: in "tools" arguments, in the "answer", or True.
         """
-        from weft.detect import check_kinds, check_patterns, spelled
+        from weft.detect import check_kinds, check_patterns, spell_pattern
 
         written = tuple(
-            spelled(kind) if isinstance(kind, re.Pattern) else kind
+            spell_pattern(kind) if isinstance(kind, re.Pattern) else kind
             for kind in kinds
             if is_pattern(kind)
         )
@@ -331,7 +331,7 @@ class Verbs(Generic[Changed]):
         places = cast("tuple[Restore, ...]", back)
         return self._then(Redact(detectors, patterns=regexes, fields=named, restore=places))
 
-    @hinted
+    @explain_policy_calls
     def validate(self, *what: Quality, model: object = None) -> Changed:
         """Look whether a request is complete, contradicts itself, or says little in many words.
 
@@ -348,7 +348,7 @@ class Verbs(Generic[Changed]):
             )
         return self._then(Validate(tuple(dict.fromkeys(what)) or ("completeness",), model=model))
 
-    @hinted
+    @explain_policy_calls
     def label(
         self,
         name: str,
@@ -374,32 +374,32 @@ class Verbs(Generic[Changed]):
             )
         return self._then(Label(name, keys=marked, tools=whose, artifacts=files))
 
-    @hinted
+    @explain_policy_calls
     def fence(self, *what: Untrusted) -> Changed:
         """Results, files and other agents' words stand between marks that they cannot close."""
         for one in what:
             check_choice("C.fence", "what", one, Untrusted)
         return self._then(Fence(tuple(dict.fromkeys(what)) or ("results", "files", "agents")))
 
-    @hinted
+    @explain_policy_calls
     def capture(self, key: str) -> Changed:
         """The user's message goes into state under `key` before the agent runs."""
         return self._then(Capture(require_key("capture", key)))
 
-    @hinted
+    @explain_policy_calls
     def note(self, key: str, *, strategy: Strategy = "append") -> Changed:
         """The agent's answer is noted under `key`; `C.notes(key)` shows it later."""
         check_choice("C.note", "strategy", strategy, Strategy)
         return self._then(NoteDown(require_key("note", key), strategy=strategy))
 
-    @hinted
+    @explain_policy_calls
     def extract(self, schema: object, key: str, *, model: object = None) -> Changed:
         """What the schema asks for is read out of the conversation into state, by a model."""
         schemas.of_type(schema, where="C.extract.schema")
         require_model("extract", model)
         return self._then(Extract(schema, require_key("extract", key), model=model))
 
-    @hinted
+    @explain_policy_calls
     def distill(self, key: str, *, model: object = None) -> Changed:
         """The conversation as single facts with their sources, in state, by a model."""
         require_model("distill", model)
@@ -443,7 +443,9 @@ def _verbs_of(transforms: Transforms) -> tuple[Transform | Budget, ...]:
     return transforms.steps if limit is None else (*transforms.steps, limit)
 
 
-@declared("", change="write policy = policy.budget(8000), or another verb: each returns a copy")
+@explain_mistakes(
+    "", change="write policy = policy.budget(8000), or another verb: each returns a copy"
+)
 @dataclass(frozen=True, repr=False)
 class Policy(Verbs["Policy"]):
     """What an agent sees: frozen, comparable, and printed as it is written.
@@ -595,6 +597,20 @@ class Policy(Verbs["Policy"]):
     __repr__ = __str__
 
 
+def selectors_in(policy: Policy) -> "Iterator[Selector]":
+    """Every selector of a policy, also those under a condition."""
+    for stage in policy.stages:
+        yield stage.selector
+        if isinstance(stage.selector, When):
+            yield from selectors_in(stage.selector.policy)
+
+
+def policies_in(policy: Policy) -> "Iterator[Policy]":
+    """The policy, and every policy under a condition in it."""
+    yield policy
+    yield from (one.policy for one in selectors_in(policy) if isinstance(one, When))
+
+
 class PolicyFacts(NamedTuple):
     """What a policy means for a request."""
 
@@ -675,7 +691,7 @@ def _lone(transforms: Transforms) -> DeclarationError:
 _WORDS: dict[str, str] = dict.fromkeys(("tokens", "max_tokens", "budget", "limit"), "token_budget")
 
 
-@declared("TokenBudget(token_budget=4096, keep_recent=3)", words=_WORDS)
+@explain_mistakes("TokenBudget(token_budget=4096, keep_recent=3)", words=_WORDS)
 class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
     """Keep the whole request within `token_budget`, dropping the oldest items first.
 

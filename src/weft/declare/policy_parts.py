@@ -311,7 +311,7 @@ class Priority(PolicyWord, frozen=True):
 
 
 class Fit(PolicyWord, frozen=True):
-    """So many tokens of these items, the best first, else the newest."""
+    """At most `tokens` tokens of these items, the best first, else the newest."""
 
     word: ClassVar[str] = "fit"
     placed: ClassVar[int] = 1

@@ -11,13 +11,15 @@ import msgspec
 
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
-from weft.misuse import DeclaredStruct, declared
+from weft.misuse import DeclaredStruct, explain_mistakes
 from weft.values import JsonObject, require_object
 
 _PLACES = ("city", "region", "country", "timezone")
 
 
-@declared("WebSearch(max_uses=3)", words={"max_results": "max_uses", "user_location": "location"})
+@explain_mistakes(
+    "WebSearch(max_uses=3)", words={"max_results": "max_uses", "user_location": "location"}
+)
 class WebSearch(DeclaredStruct, frozen=True, kw_only=True, tag="web_search"):
     """The provider searches the web, and the model reads and cites what it finds."""
 
@@ -47,7 +49,7 @@ class WebSearch(DeclaredStruct, frozen=True, kw_only=True, tag="web_search"):
             )
 
 
-@declared("WebFetch(max_uses=3)")
+@explain_mistakes("WebFetch(max_uses=3)")
 class WebFetch(DeclaredStruct, frozen=True, kw_only=True, tag="web_fetch"):
     """The provider fetches the pages whose addresses stand in the conversation."""
 
@@ -60,7 +62,7 @@ class WebFetch(DeclaredStruct, frozen=True, kw_only=True, tag="web_fetch"):
         _check_domains(self)
 
 
-@declared("CodeExecution()")
+@explain_mistakes("CodeExecution()")
 class CodeExecution(DeclaredStruct, frozen=True, kw_only=True, tag="code_execution"):
     """The provider runs code that the model writes, in a container of its own."""
 
@@ -71,7 +73,9 @@ class CodeExecution(DeclaredStruct, frozen=True, kw_only=True, tag="code_executi
         _set_texts(self, "files", self.files)
 
 
-@declared('FileSearch(["store"])', words={"vector_store_ids": "stores", "top_k": "max_results"})
+@explain_mistakes(
+    'FileSearch(["store"])', words={"vector_store_ids": "stores", "top_k": "max_results"}
+)
 class FileSearch(DeclaredStruct, frozen=True, tag="file_search"):
     """The provider searches files that were uploaded to stores of its own."""
 
@@ -88,7 +92,7 @@ class FileSearch(DeclaredStruct, frozen=True, tag="file_search"):
         _check_uses(self, self.max_results, field="max_results")
 
 
-@declared('ProviderTool("image_generation", {"DIALECT": {"type": "image_generation"}})')
+@explain_mistakes('ProviderTool("image_generation", {"DIALECT": {"type": "image_generation"}})')
 class ProviderTool(DeclaredStruct, frozen=True, tag="own"):
     """Any other tool that a provider runs, in the words of each dialect that has it."""
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast
 
 from weft.declare.agent import CallbackChain, check_agents
-from weft.declare.checks import check_key, check_name, check_predicate, check_text, wrong
+from weft.declare.checks import check_key, check_name, check_predicate, check_text, field_error
 from weft.declare.compose import Composable, flow_node
 from weft.declare.config import Inputs, spell_inputs
 from weft.declare.functions import StateFunction, ask, name_of
 from weft.declare.nodes import describe_again, spell_callbacks, to_node
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
-from weft.misuse import ByFields, explained
+from weft.misuse import ByFields, explain_calls
 from weft.values import Json
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Route(ByFields, Composable):
     @property
     def head(self) -> str:
         """The route as it is written, without its cases."""
-        key = quoted(self.key) if isinstance(self.key, str) else name_of(self.key)
+        key = quote_value(self.key) if isinstance(self.key, str) else name_of(self.key)
         options = [*([key] if self.key else ()), *spell_options(self)]
         return f"Route({', '.join(options)})"
 
@@ -102,12 +102,12 @@ class Route(ByFields, Composable):
         nodes = tuple(case.node for case in self.cases)
         return nodes if self.default is None else (*nodes, self.default)
 
-    @explained('Route("key").eq("value", agent)')
+    @explain_calls('Route("key").eq("value", agent)')
     def eq(self, value: Json, node: "Node | StateFunction") -> Self:
         """Return a copy that leads to `node` if the value is this one."""
         return self._with("eq", value, node)
 
-    @explained('Route("key").ne("value", agent)')
+    @explain_calls('Route("key").ne("value", agent)')
     def ne(self, value: Json, node: "Node | StateFunction") -> Self:
         """Return a copy that leads to `node` if the value is another one."""
         return self._with("ne", value, node)
@@ -132,7 +132,7 @@ class Route(ByFields, Composable):
         """Return a copy that leads to `node` if the value is less or the same."""
         return self._with("lte", value, node)
 
-    @explained('Route().when(lambda state: state["score"] > 3, agent)')
+    @explain_calls('Route().when(lambda state: state["score"] > 3, agent)')
     def when(self, predicate: StateFunction, node: "Node | StateFunction") -> Self:
         """Return a copy that leads to `node` if the predicate says so of the state."""
         where = f"{self.head}.when"
@@ -148,7 +148,7 @@ class Route(ByFields, Composable):
         case = Case("when", to_node(node, where=where), label, predicate=predicate)
         return replace(self, cases=(*self.cases, case))
 
-    @explained('Route("key").eq("value", agent).otherwise(other)')
+    @explain_calls('Route("key").eq("value", agent).otherwise(other)')
     def otherwise(self, node: "Node | StateFunction") -> Self:
         """Return a copy that leads to `node` if no case holds."""
         where = f"{self.head}.otherwise"
@@ -172,7 +172,9 @@ class Route(ByFields, Composable):
                     where=where,
                     hint="texts are compared without letter case: keep one of the two",
                 )
-        new_case = Case(op, to_node(node, where=where), f"{op}({quoted(checked)})", value=checked)
+        new_case = Case(
+            op, to_node(node, where=where), f"{op}({quote_value(checked)})", value=checked
+        )
         return replace(self, cases=(*self.cases, new_case))
 
     def pick(self, state: Mapping[str, Json]) -> "tuple[str, Node] | None":
@@ -231,7 +233,9 @@ class Route(ByFields, Composable):
         except Exception as error:
             current = look_up(self.key, state) if isinstance(self.key, str) else None
             about = (
-                f"`{self.key}` = {shorten(quoted(current), 80)}" if current is not None else "state"
+                f"`{self.key}` = {shorten(quote_value(current), 80)}"
+                if current is not None
+                else "state"
             )
             raise RunError(
                 f"{label} failed on {about}: {type(error).__name__}: {error}",
@@ -296,14 +300,14 @@ class Gate(ByFields, Composable):
 
 
 def _choices(gate: str, values: object) -> tuple[Choice, ...]:
-    """The choices of a gate as values, or an error that says which is none."""
+    """The choices of a gate as values, or an error that names a bad one."""
     hint = 'write choices=["yes", "no"]'
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise wrong(gate, "choices", f"{values!r} is not a list of choices", hint)
+        raise field_error(gate, "choices", f"{values!r} is not a list of choices", hint)
     choices: list[Choice] = []
     for choice in cast("Iterable[object]", values):
         if not isinstance(choice, (str, int, float)) or choice == "":
-            raise wrong(
+            raise field_error(
                 gate,
                 "choices",
                 f"{choice!r} is not a choice: it is not a text, number or truth",
@@ -311,7 +315,7 @@ def _choices(gate: str, values: object) -> tuple[Choice, ...]:
             )
         if any(same(choice, other) for other in choices):
             raise DeclarationError(
-                f"the choice {quoted(choice)} is there already",
+                f"the choice {quote_value(choice)} is there already",
                 where=f"{gate}.choices",
                 hint="texts are compared without letter case: keep one of the two",
             )
@@ -339,13 +343,13 @@ def check_value(op: Comparison, value: object, *, where: str) -> Json:
     checked = require_json(value, where=where, refuse=DeclarationError)
     if op in _ORDERS and not (isinstance(checked, str) or _is_number(checked)):
         raise DeclarationError(
-            f"{quoted(checked)} has no order", where=where, hint="pass a number or text"
+            f"{quote_value(checked)} has no order", where=where, hint="pass a number or text"
         )
     return checked
 
 
 def holds(op: Comparison, current: Json, value: Json) -> bool:
-    """Whether the value that was found compares so with the one the case names."""
+    """Whether the comparison holds between the value found and the value of the case."""
     match op:
         case "eq":
             return same(current, value)
@@ -360,23 +364,23 @@ def holds(op: Comparison, current: Json, value: Json) -> bool:
 
 
 def same(one: Json, other: Json) -> bool:
-    """Whether two values say the same; of texts, blanks around them and letter case say nothing."""
+    """Whether two values are equal; for texts, outer blanks and letter case do not count."""
     if isinstance(one, str) and isinstance(other, str):
         return _label(one) == _label(other)
     # in Python True == 1, in JSON it is not
     return isinstance(one, bool) is isinstance(other, bool) and one == other
 
 
-def quoted(value: Json) -> str:
+def quote_value(value: Json) -> str:
     """A value as it is written in Python, text in double quotes."""
     return compact(value) if isinstance(value, str) else repr(value)
 
 
 def spell_options(flow: "Flow") -> list[str]:
     """The options of a flow, without its nodes."""
-    options = [] if flow.name == type(flow).__name__.lower() else [f"name={quoted(flow.name)}"]
+    options = [] if flow.name == type(flow).__name__.lower() else [f"name={quote_value(flow.name)}"]
     if flow.description:
-        options.append(f"description={quoted(flow.description)}")
+        options.append(f"description={quote_value(flow.description)}")
     if flow.inputs:
         options.append(f"inputs={spell_inputs(flow.inputs)}")
     return options + spell_callbacks(flow)
@@ -405,13 +409,13 @@ def _order_holds(op: str, current: Json, value: Json) -> bool:
 
 
 def _is_number(value: Json) -> TypeGuard[float]:
-    """Whether it is a number; True and False are none in JSON."""
+    """Whether it is a number; in JSON, True and False are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _kind(value: Json) -> str:
     """The value with its kind: what a model returned often only looks like a number."""
-    spelling = shorten(quoted(value), 60)
+    spelling = shorten(quote_value(value), 60)
     if isinstance(value, str):
         return f"the text {spelling}"
     return (

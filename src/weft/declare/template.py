@@ -63,7 +63,7 @@ class Template(msgspec.Struct, frozen=True):
     """`{name` without its other brace, in a text that has more that open than that close."""
 
 
-class Rendered(msgspec.Struct, frozen=True):
+class RenderedPiece(msgspec.Struct, frozen=True):
     """One piece after substitution; `variable` is None for the author's own text."""
 
     text: str
@@ -171,21 +171,25 @@ def render(
     artifacts: Mapping[str, str] | None = None,
     *,
     drop_missing: bool = False,
-) -> list[Rendered]:
+) -> list[RenderedPiece]:
     """Each piece with its variable replaced; one pass, so inserted braces stay text."""
-    rendered: list[Rendered] = []
+    rendered: list[RenderedPiece] = []
     for piece in template.pieces:
         if isinstance(piece, Literal):
-            rendered.append(Rendered(piece.text, piece.start, piece.end, None, False))
+            rendered.append(RenderedPiece(piece.text, piece.start, piece.end, None, False))
             continue
-        value = lookup(piece, state, artifacts or {})
+        value: Json | None = state.get(piece.key)
+        if piece.path or piece.artifact:
+            value = lookup(piece, state, artifacts or {})
         missing = value is None
         if value is None:
             keep = not (piece.optional or drop_missing)
             text = template.source[piece.start : piece.end] if keep else ""
+        elif type(value) is str:
+            text = value
         else:
             text = to_text(value, where=f"state.{piece.name}")
-        rendered.append(Rendered(text, piece.start, piece.end, piece, missing))
+        rendered.append(RenderedPiece(text, piece.start, piece.end, piece, missing))
     return rendered
 
 

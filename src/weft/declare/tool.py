@@ -38,7 +38,7 @@ from weft.declare.hints import TOOL_WORDS
 from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
-from weft.misuse import DeclaredStruct, declared, explained, hint_at_call
+from weft.misuse import DeclaredStruct, explain_calls, explain_mistakes, hint_at_call
 from weft.values import JsonObject, compact, has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ not at all. probe: `probe` tells whether it happened. unsafe: it must never be m
 RESERVED = ("transfer_to_agent", "set_model_response")
 
 
-@declared(
+@explain_mistakes(
     'Tool(name="...", description="...", parameters={...}), or @tool above a function',
     words=TOOL_WORDS,
     change="write it where the tool is declared: @tool({field}=...)",
@@ -259,7 +259,7 @@ def _takes_context(function: Function) -> bool:
     return spelled.split("[")[0].strip(" '\"").split(".")[-1] == "ReadonlyContext"
 
 
-@declared('Toolset("name", [function])')
+@explain_mistakes('Toolset("name", [function])')
 class Toolset(DeclaredStruct, frozen=True):
     """A named group of tools; `prefix` goes before each tool's name.
 
@@ -323,7 +323,7 @@ def tool(
     probe: Function | None = None,
     prepare: Function | None = None,
 ) -> "Callable[[Callable[P, R]], Tool[P, R]]": ...
-@explained("@tool(timeout=10)", words=TOOL_WORDS)
+@explain_calls("@tool(timeout=10)", words=TOOL_WORDS)
 def tool(
     function: Function | None = None,
     /,

@@ -14,9 +14,7 @@ from typing import TypeVar, cast
 
 from weft.declare.changes import (
     Accumulate,
-    Capture,
     Compute,
-    Counter,
     Default,
     Drop,
     Flatten,
@@ -26,10 +24,12 @@ from weft.declare.changes import (
     Rename,
     SetValues,
     State,
+    StateCapture,
     StateChange,
+    StateCounter,
+    StateWhen,
     Tag,
     Transform,
-    When,
     Zip,
 )
 from weft.declare.checks import check_key, check_predicate
@@ -41,7 +41,7 @@ from weft.declare.functions import (
     name_of,
     require_state_key,
 )
-from weft.declare.hints import OneLetter, hinted_change
+from weft.declare.hints import OneLetter, explain_change_calls
 from weft.declare.nodes import Expect, Step, Tap, spell
 from weft.errors import DeclarationError
 from weft.values import Json, JsonObject, require_json
@@ -58,23 +58,23 @@ class Changes(OneLetter):
 
     _letter = "S"
 
-    @hinted_change
+    @explain_change_calls
     def capture(self, key: str) -> Step:
         """Copy what the user said into state; agents see it anyway, templates do not."""
         check_key("S.capture", "key", key)
-        return replace(_step(Capture(key)), captures=(key,))
+        return replace(_step(StateCapture(key)), captures=(key,))
 
-    @hinted_change
+    @explain_change_calls
     def pick(self, *keys: str) -> Step:
         """Keep only these keys of the session; `app:`, `user:` and `temp:` keys stay."""
         return _step(Pick(_keys("pick", keys)))
 
-    @hinted_change
+    @explain_change_calls
     def drop(self, *keys: str) -> Step:
         """Delete these keys."""
         return _step(Drop(_keys("drop", keys)))
 
-    @hinted_change
+    @explain_change_calls
     def rename(self, names: Mapping[str, str] | None = None, /, **more: str) -> Step:
         """Move values to other names: S.rename(old="new"), or {"user:old": "new"}."""
         pairs = {**_mapping("rename", names), **more}
@@ -86,12 +86,12 @@ class Changes(OneLetter):
             raise _wrong("rename", "two keys get one name", "give each a name of its own")
         return _step(Rename(pairs))
 
-    @hinted_change
+    @explain_change_calls
     def default(self, values: Mapping[str, Json] | None = None, /, **more: Json) -> Step:
         """Write values where there is none."""
         return _step(Default(_values("default", {**_mapping("default", values), **more})))
 
-    @hinted_change
+    @explain_change_calls
     def set(self, *pair: object, **values: Json) -> Step:
         """Write values: S.set(city="Oslo"), S.set("user:name", "Ada"), or {"user:name": "Ada"}."""
         if len(pair) > 2 or (len(pair) == 1 and not isinstance(pair[0], Mapping)):
@@ -101,20 +101,20 @@ class Changes(OneLetter):
             changes = dict(cast("Mapping[str, object]", pair[0]))
         return _step(SetValues(_values("set", {**changes, **values})))
 
-    @hinted_change
+    @explain_change_calls
     def merge(self, *keys: str, into: str, how: Callable[..., object] | None = None) -> Step:
         """Put several values together under one key."""
         check_key("S.merge", "into", into)
         _at_once("merge", how)
         return _step(Merge(_keys("merge", keys), into, how))
 
-    @hinted_change
+    @explain_change_calls
     def transform(self, key: str, function: Callable[[Json], object]) -> Step:
         """Replace a value by what a function makes of it."""
         _function("transform", function)
         return _step(Transform(_keys("transform", [key])[0], function))
 
-    @hinted_change
+    @explain_change_calls
     def compute(
         self, named: Mapping[str, StateFunction] | None = None, /, **more: StateFunction
     ) -> Step:
@@ -125,44 +125,44 @@ class Changes(OneLetter):
             _function("compute", function)
         return _step(Compute(functions))
 
-    @hinted_change
+    @explain_change_calls
     def accumulate(self, key: str, *, into: str) -> Step:
         """Put a value at the end of a list."""
         _keys("accumulate", [key, into])
         return _step(Accumulate(key, into))
 
-    @hinted_change
+    @explain_change_calls
     def counter(self, key: str, *, by: float = 1) -> Step:
         """Count on from what is there, or from 0."""
         _keys("counter", [key])
         if isinstance(cast("object", by), bool) or not isinstance(cast("object", by), int | float):
             raise _wrong("counter", f"by={by!r} is not a number", "pass a number")
-        return _step(Counter(key, by))
+        return _step(StateCounter(key, by))
 
-    @hinted_change
+    @explain_change_calls
     def flatten(self, key: str, *, into: str | None = None) -> Step:
         """A list of lists as one list, a dict of dicts as one with dotted names."""
         _keys("flatten", [key])
         return _step(Flatten(key, into))
 
-    @hinted_change
+    @explain_change_calls
     def zip(self, *keys: str, into: str) -> Step:
         """Lists of one length as a list of dicts, the keys their fields."""
         check_key("S.zip", "into", into)
         return _step(Zip(_keys("zip", keys), into))
 
-    @hinted_change
+    @explain_change_calls
     def group_by(self, key: str, field: str, *, into: str) -> Step:
         """A list of dicts as a dict of lists, by one field."""
         _keys("group_by", [key, field, into])
         return _step(GroupBy(key, field, into))
 
-    @hinted_change
+    @explain_change_calls
     def guard(self, predicate: StateFunction, message: str = "the guard does not hold") -> Expect:
         """Fail the run with the message, unless the predicate holds of the state."""
         return Expect(predicate, message, name="guard")
 
-    @hinted_change
+    @explain_change_calls
     def require(self, *keys: str) -> Expect:
         """Fail the run, unless all these keys have a value."""
         names = _keys("require", keys)
@@ -174,12 +174,12 @@ class Changes(OneLetter):
             reads=names,
         )
 
-    @hinted_change
+    @explain_change_calls
     def log(self, *keys: str) -> Tap:
         """Write values of the state to the log named `weft`; all of them, if none is named."""
         return Tap(_log_values(_keys("log", keys, least=0)), name="log")
 
-    @hinted_change
+    @explain_change_calls
     def when(self, predicate: StateFunction, change: Step) -> Step:
         """Make a change where a predicate of the state holds."""
         check_predicate(predicate, where="S.when")
@@ -194,10 +194,10 @@ class Changes(OneLetter):
                 f"{spell(change)} is not a change of the state",
                 'write S.when(test, S.set(x="y")), or Route().when(test, flow).otherwise(...)',
             )
-        when = When(predicate, change.function, change.name)
+        when = StateWhen(predicate, change.function, change.name)
         return replace(change, function=when, name=when.name)
 
-    @hinted_change
+    @explain_change_calls
     def tag(self, *tags: str) -> Step:
         """Tag the newest thing an agent said, for C.select(tag=...)."""
         return _step(Tag(_keys("tag", tags)))

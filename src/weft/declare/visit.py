@@ -15,14 +15,14 @@ from typing import Generic, TypeVar, assert_never, cast
 
 import msgspec
 
-from weft.declare.agent import Agent, agents_of, below, children, walk_tree
+from weft.declare.agent import Agent, agents_of, children, nodes_below, walk_tree
 from weft.declare.changes import OWN_CODE
 from weft.declare.compose import Composable
 from weft.declare.custom import CustomAgent
 from weft.declare.flow import Fallback, Flow, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
 from weft.declare.nodes import Expect, Map, Race, Step, Tap, Timeout
-from weft.declare.route import Case, Gate, Route, quoted, spell_options
+from weft.declare.route import Case, Gate, Route, quote_value, spell_options
 from weft.declare.template import parse
 
 T = TypeVar("T")
@@ -282,7 +282,7 @@ def every_node(root: Node) -> list[Node]:
         node = waiting.pop()
         if id(node) not in nodes:
             nodes[id(node)] = node
-            waiting += below(node)
+            waiting += nodes_below(node)
             if isinstance(node, Agent):
                 waiting += [tool.agent for tool in node.tools if tool.agent is not None]
     return [*nodes.values()]
@@ -424,7 +424,7 @@ _keys_taken = _KeysTaken()
 
 def _keys_read(node: Node) -> set[str]:
     """The keys that a node and all nodes below it take from the state."""
-    return _keys_taken.visit(node).union(*map(_keys_read, below(node)))
+    return _keys_taken.visit(node).union(*map(_keys_read, nodes_below(node)))
 
 
 # --- a flow as text
@@ -458,7 +458,7 @@ class _FlowText(Visitor[str]):
     def visit_parallel(self, node: Parallel) -> str:
         if node.on_error == "cancel":
             return self._join_children(node, " | ")
-        return self._join_children(node, " | ", f"on_error={quoted(node.on_error)}")
+        return self._join_children(node, " | ", f"on_error={quote_value(node.on_error)}")
 
     def visit_fallback(self, node: Fallback) -> str:
         return self._join_children(node, " // ")
@@ -492,32 +492,38 @@ class _FlowText(Visitor[str]):
     def visit_route(self, node: Route) -> str:
         pieces = [node.head]
         for case in node.cases:
-            what = quoted(case.value) if case.predicate is None else name_of(case.predicate)
+            what = quote_value(case.value) if case.predicate is None else name_of(case.predicate)
             pieces.append(_call(case.op, what, self.visit(case.node)))
         if node.default is not None:
             pieces.append(_call("otherwise", self.visit(node.default)))
         return ".".join(pieces)
 
     def visit_map(self, node: Map) -> str:
-        arguments = [quoted(node.items), self.visit(node.body), f"into={quoted(node.into)}"]
+        arguments = [
+            quote_value(node.items),
+            self.visit(node.body),
+            f"into={quote_value(node.into)}",
+        ]
         if node.item != "item":
-            arguments.append(f"item={quoted(node.item)}")
+            arguments.append(f"item={quote_value(node.item)}")
         if node.concurrency != 4:
             arguments.append(f"concurrency={node.concurrency}")
         if node.on_error != "cancel":
-            arguments.append(f"on_error={quoted(node.on_error)}")
+            arguments.append(f"on_error={quote_value(node.on_error)}")
         return _call("Map", *arguments, *spell_options(node))
 
     def visit_gate(self, node: Gate) -> str:
-        arguments = [quoted(node.name)]
+        arguments = [quote_value(node.name)]
         if node.question:
-            arguments.append(f"question={quoted(node.question)}")
+            arguments.append(f"question={quote_value(node.question)}")
         if node.key != node.name:
-            arguments.append(f"key={quoted(node.key)}")
+            arguments.append(f"key={quote_value(node.key)}")
         if node.choices:
-            arguments.append(f"choices=[{', '.join(quoted(choice) for choice in node.choices)}]")
+            arguments.append(
+                f"choices=[{', '.join(quote_value(choice) for choice in node.choices)}]"
+            )
         if node.description:
-            arguments.append(f"description={quoted(node.description)}")
+            arguments.append(f"description={quote_value(node.description)}")
         return _call("Gate", *arguments)
 
     def visit_race(self, node: Race) -> str:
@@ -530,13 +536,15 @@ class _FlowText(Visitor[str]):
         function = name_of(node.function)
         arguments = [function]
         if node.name not in (function, "tap"):
-            arguments.append(f"name={quoted(node.name)}")
+            arguments.append(f"name={quote_value(node.name)}")
         if node.description:
-            arguments.append(f"description={quoted(node.description)}")
+            arguments.append(f"description={quote_value(node.description)}")
         return _call("tap", *arguments)
 
     def visit_expect(self, node: Expect) -> str:
-        return _call("expect", name_of(node.predicate), quoted(node.message), *spell_options(node))
+        return _call(
+            "expect", name_of(node.predicate), quote_value(node.message), *spell_options(node)
+        )
 
 
 _flow_text = _FlowText()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from weft.declare.functions import check_choice, is_model
-from weft.declare.hints import OneLetter, hinted
+from weft.declare.hints import OneLetter, explain_policy_calls
 from weft.declare.policy import Policy, Stage, Transforms, Verbs
 from weft.declare.policy_parts import (
     ArtifactText,
@@ -42,7 +42,7 @@ from weft.declare.policy_parts import (
     require_names,
 )
 from weft.errors import DeclarationError
-from weft.misuse import close
+from weft.misuse import find_near
 
 if TYPE_CHECKING:
     from weft.declare.functions import StateFunction
@@ -60,7 +60,7 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
             return Transforms((), step)
         return Transforms((step,))
 
-    @hinted
+    @explain_policy_calls
     def default(self, *, data: bool = True) -> Policy:
         """The whole visible log, each value once.
 
@@ -71,17 +71,17 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
             raise DeclarationError(f"data={data!r}", where="C.default", hint="pass True or False")
         return _of(Everything(data=data))
 
-    @hinted
+    @explain_policy_calls
     def none(self) -> Policy:
         """The current turn: the user's message and the agent's own traffic of this invocation."""
         return _of(ThisTurn())
 
-    @hinted
+    @explain_policy_calls
     def nothing(self) -> Policy:
         """No conversation at all, not even the user's message."""
         return _of(Nothing())
 
-    @hinted
+    @explain_policy_calls
     def auto(self, *, careful: bool = False, fold: bool = True) -> Policy:
         """The whole log, large things reduced when they arrive, old steps folded when that pays.
 
@@ -96,29 +96,29 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
                 )
         return _of(Auto(careful=careful, fold=fold))
 
-    @hinted
+    @explain_policy_calls
     def user(self, which: Which = "all") -> Policy:
         """What the user said: "all", the "first", the "last", or both ends, "bookend"."""
         check_choice("C.user", "which", which, Which)
         return _of(UserWords(which))
 
-    @hinted
+    @explain_policy_calls
     def window(self, n: int) -> Policy:
         """The last `n` turns: each a user's message with all that follows it."""
         require_count("window", "n", n)
         return _of(Window(n))
 
-    @hinted
+    @explain_policy_calls
     def agents(self, *names_: str) -> Policy:
         """What these agents said and did."""
         return _of(FromAgents(require_names("agents", names_, "agent names")))
 
-    @hinted
+    @explain_policy_calls
     def without_agents(self, *names_: str) -> Policy:
         """Everything but what these agents said and did."""
         return _of(WithoutAgents(require_names("without_agents", names_, "agent names")))
 
-    @hinted
+    @explain_policy_calls
     def select(
         self,
         *,
@@ -143,7 +143,7 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
             )
         return _of(selector)
 
-    @hinted
+    @explain_policy_calls
     def recent(
         self,
         *,
@@ -168,7 +168,7 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
         require_amount("recent", "min_score", min_score, most=1)
         return _of(Recent(half_life=half_life, decay=decay, min_score=min_score))
 
-    @hinted
+    @explain_policy_calls
     def relevant(
         self,
         query: str | None = None,
@@ -208,23 +208,23 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
         )
         return _of(selector)
 
-    @hinted
+    @explain_policy_calls
     def state(self, *keys: str) -> Policy:
         """The values of state keys, as items of their own."""
         return _of(StateKeys(require_names("state", keys, "state keys")))
 
-    @hinted
+    @explain_policy_calls
     def notes(self, key: str, *, format: NotesFormat = "list") -> Policy:
         """What was noted under `key`."""
         check_choice("C.notes", "format", format, NotesFormat)
         return _of(Notes(require_names("notes", key, "state keys")[0], format=format))
 
-    @hinted
+    @explain_policy_calls
     def artifact(self, name: str) -> Policy:
         """The newest text of an artifact."""
         return _of(ArtifactText(require_names("artifact", name, "artifact names")[0]))
 
-    @hinted
+    @explain_policy_calls
     def memory(
         self,
         query: str | None = None,
@@ -252,7 +252,7 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
             _require_vectors("C.memory")
         return _of(Memories(query=query, from_state=from_state, top_k=top_k, scorer=scorer))
 
-    @hinted
+    @explain_policy_calls
     def when(self, predicate: "StateFunction", policy: Policy) -> Policy:
         """What the policy selects, while the predicate of the state holds."""
         from weft.declare.checks import check_predicate
@@ -338,7 +338,7 @@ def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
     verb = cast("object", getattr(value, word, None))
     if not inspect.ismethod(verb) and not inspect.isfunction(verb):
         known = [name for name in dir(value) if not name.startswith("_")]
-        near = close(word, known, cutoff=0.5)
+        near = find_near(word, known, cutoff=0.5)
         raise DeclarationError(
             f"there is no `{word}` in `{ast.unparse(node)}`",
             where="policy",

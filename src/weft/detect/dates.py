@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from weft.detect.kinds import Span, is_near, lowered, places, words
+from weft.detect.kinds import Span, is_near, lower_letters, places, words
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
@@ -114,7 +114,7 @@ def look_for_ages(text: str) -> Iterator[Span]:
     """Years of a life: `47 years old`, `aged 47`, `turned 47`."""
     for match in _OLD.finditer(text):
         yield Span(*match.span())
-    for at in places(lowered(text), "age", "turn"):
+    for at in places(lower_letters(text), "age", "turn"):
         aged = _AGED.match(text, at)
         if aged is not None:
             yield Span(*aged.span("aged"))

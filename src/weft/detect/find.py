@@ -32,7 +32,7 @@ _RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
 
 
 class PatternTimeout(WeftError):
-    """A pattern that did not finish in time, so that nobody knows what the text holds."""
+    """A pattern that did not finish in time, so that the content of the text is unknown."""
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -46,11 +46,11 @@ def find(text: str, kinds: Iterable[str], patterns: Sequence[Pattern] = ()) -> l
     """The values of these kinds in the text, in order, none of them twice.
 
     Where values overlap, the longest gives its kind and the union of all is one value, so that
-    no part of any of them stays behind.
+    no part of any of them stays.
     """
     wanted = set(kinds)
     # of the same length: places in the masked text are places in the text
-    masked = PLACEHOLDER.sub(_blanked, text) if "<" in text else text
+    masked = PLACEHOLDER.sub(_blank_match, text) if "<" in text else text
     detections = [
         Detection(pattern.name, start, end, text[start:end])
         for pattern in patterns
@@ -72,7 +72,7 @@ def find(text: str, kinds: Iterable[str], patterns: Sequence[Pattern] = ()) -> l
     return _apart(detections, text)
 
 
-def _blanked(match: re.Match[str]) -> str:
+def _blank_match(match: re.Match[str]) -> str:
     return _BLANK * len(match.group())
 
 
@@ -174,8 +174,8 @@ LEAST = 0.005
 _PATTERN_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
-def spelled(compiled: "re.Pattern[str]") -> str:
-    """A compiled pattern as text, its flags in front."""
+def spell_pattern(compiled: "re.Pattern[str]") -> str:
+    """Spell a compiled pattern as text, its flags in front."""
     flags = "".join(
         letter
         for letter, flag in (("i", re.I), ("m", re.M), ("s", re.S), ("x", re.X), ("a", re.A))

@@ -84,7 +84,9 @@ ALL_KINDS = (
     Kind("license_plate", _late("national", "look_for_plates"), "number plates, after the words"),
     Kind("medical_record", _late("national", "look_for_records"), "patients and insurances"),
     Kind("bank_account", _late("money", "look_for_accounts"), "accounts, after the words"),
-    Kind("swift", _late("money", "look_for_swifts"), "bank codes, beside the word", numbered=False),
+    Kind(
+        "swift", _late("money", "look_for_swifts"), "bank codes, next to the word", numbered=False
+    ),
     Kind("ip", _late("contact", "look_for_ips"), "addresses of machines", numbered=False),
     Kind("mac", _late("contact", "look_for_macs"), "hardware addresses", numbered=False),
     Kind("url", _late("contact", "look_for_urls"), "web addresses and host names", numbered=False),
@@ -143,7 +145,7 @@ def add_detector(name: str, detector: Detector) -> None:
     # a policy reads anything else as a regular expression
     if not name.isidentifier():
         raise DeclarationError(
-            f"{name!r} is no name for a detector",
+            f"{name!r} is not a name for a detector",
             where="add_detector",
             hint="write letters, digits and underscores, such as presidio",
         )
@@ -213,8 +215,8 @@ def words(*alternatives: str) -> re.Pattern[str]:
     return re.compile(rf"{BEGIN}(?:{joined}){END}", re.IGNORECASE)
 
 
-def lowered(text: str) -> str:
-    """The text in lower case, every letter in its place; as it is where one would become two."""
+def lower_letters(text: str) -> str:
+    """Lower the case, every letter in its place; the same text where one would become two."""
     lower = text.lower()
     return lower if len(lower) == len(text) else text
 
@@ -230,7 +232,7 @@ def places(text: str, *wanted: str) -> Iterator[int]:
 
 def labelled_values(pattern: re.Pattern[str], text: str, *stems: str) -> Iterator[Span]:
     """The value after a label. Every label begins with one of the stems."""
-    for at in places(lowered(text), *stems):
+    for at in places(lower_letters(text), *stems):
         match = pattern.match(text, at)
         if match is not None:
             yield Span(*match.span("value"))

@@ -238,8 +238,8 @@ def verhoeff(numbers: Sequence[int]) -> bool:
     return check == 0
 
 
-def weighted(numbers: Iterable[int], weights: Iterable[int]) -> int:
-    """The sum of the digits, each times its weight."""
+def sum_weighted(numbers: Iterable[int], weights: Iterable[int]) -> int:
+    """Sum the digits, each times its weight."""
     return sum(each * weight for each, weight in zip(numbers, weights, strict=False))
 
 

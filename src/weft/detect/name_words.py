@@ -148,8 +148,8 @@ def particles(before: str) -> int:
     return len(match.group()) if match is not None else 0
 
 
-def titled(before: str) -> int:
-    """The length of the title before a name; 0 if there is none."""
+def measure_title(before: str) -> int:
+    """Measure the title before a name; 0 if there is none."""
     if before[-1:] != " ":
         return 0
     words = before[:-1].replace("\n", " ").rsplit(" ", 3)

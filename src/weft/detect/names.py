@@ -32,9 +32,9 @@ from weft.detect.name_words import (
     is_place,
     is_surely_surname,
     looks_like_surname,
+    measure_title,
     particles,
     speakers,
-    titled,
     without_possessive,
 )
 
@@ -106,7 +106,7 @@ def _sizes(words: Sequence[Word], text: str) -> list[int]:
     while at < len(words):
         sizes[at] = _name_at(words, at, text)
         at += sizes[at] or 1
-    for step in (1, -1):  # whoever is listed next to a given name is a person too
+    for step in (1, -1):  # a word listed next to a given name is a person too
         for at in range(len(words))[::step]:
             other = at - step
             if sizes[at] or not 0 <= other < len(words) or sizes[other] != 1:
@@ -203,7 +203,7 @@ def _name_at(words: Sequence[Word], at: int, text: str) -> int:
     if _is_organisation(words, at, size, text):
         return 0
     before = text[max(0, word.start - 40) : word.start]
-    if titled(before):
+    if measure_title(before):
         return size
     before = before[: len(before) - particles(before)]
     if is_place(word.low, before) and not is_announced(before):
@@ -391,7 +391,7 @@ def _begins_line(text: str, start: int) -> bool:
 def _with_title(text: str, start: int) -> int:
     """The start of a name, including its title or particles."""
     before = text[max(0, start - 32) : start]
-    return start - (titled(before) or particles(before))
+    return start - (measure_title(before) or particles(before))
 
 
 _ANY = re.compile(r"[^\W\d_]+(?:['\u2019\-\u2010][^\W\d_]+)*")

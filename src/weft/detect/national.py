@@ -1,4 +1,4 @@
-"""Identity and tax numbers of many countries, told by shape and check digits.
+"""Identity and tax numbers of many countries, recognised by shape and check digits.
 
 A row is a shape, a check, and the words that must stand near where the shape is too common
 to be believed alone. A number whose check digit is wrong is not reported.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from weft.detect.kinds import BEGIN, END, Span, is_near, labelled_values, words
-from weft.detect.money import digits, iso7064, luhn, verhoeff, weighted
+from weft.detect.money import digits, iso7064, luhn, sum_weighted, verhoeff
 
 
 def spain(spelled: str) -> bool:
@@ -37,7 +37,7 @@ def uk(spelled: str) -> bool:
 def nhs(spelled: str) -> bool:
     """The last digit of an NHS number, modulo 11."""
     numbers = digits(spelled)
-    return (11 - weighted(numbers, range(10, 1, -1)) % 11) % 11 == numbers[9]
+    return (11 - sum_weighted(numbers, range(10, 1, -1)) % 11) % 11 == numbers[9]
 
 
 def germany(spelled: str) -> bool:
@@ -51,7 +51,7 @@ def germany_card(spelled: str) -> bool:
     """The last digit of an identity card or passport, weights 7, 3, 1."""
     text = _plain(spelled)
     values = [int(each, 36) for each in text[:9]]
-    return weighted(values, (7, 3, 1) * 3) % 10 == int(text[9])
+    return sum_weighted(values, (7, 3, 1) * 3) % 10 == int(text[9])
 
 
 def france(spelled: str) -> bool:
@@ -68,7 +68,7 @@ def india_person(spelled: str) -> bool:
 def singapore(spelled: str) -> bool:
     """The letter of an NRIC or FIN."""
     text = _plain(spelled)
-    total = weighted(digits(text), (2, 7, 6, 5, 4, 3, 2))
+    total = sum_weighted(digits(text), (2, 7, 6, 5, 4, 3, 2))
     total += {"T": 4, "G": 4, "M": 3}.get(text[0], 0)
     table = {"S": "JZIHGFEDCBA", "T": "JZIHGFEDCBA", "M": "KLJNPQRTUWX"}.get(text[0], "XWUTRQPNMLK")
     at = total % 11
@@ -77,26 +77,26 @@ def singapore(spelled: str) -> bool:
 
 def australia_tax(spelled: str) -> bool:
     """The weighted sum of a tax file number, modulo 11."""
-    return weighted(digits(spelled), (1, 4, 3, 7, 5, 8, 6, 9, 10)) % 11 == 0
+    return sum_weighted(digits(spelled), (1, 4, 3, 7, 5, 8, 6, 9, 10)) % 11 == 0
 
 
 def australia_firm(spelled: str) -> bool:
     """The weighted sum of a business number, modulo 89."""
     numbers = digits(spelled)
     numbers[0] -= 1
-    return weighted(numbers, (10, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19)) % 89 == 0
+    return sum_weighted(numbers, (10, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19)) % 89 == 0
 
 
 def australia_health(spelled: str) -> bool:
     """The ninth digit of a Medicare number."""
     numbers = digits(spelled)
-    return 2 <= numbers[0] <= 6 and weighted(numbers, (1, 3, 7, 9) * 2) % 10 == numbers[8]
+    return 2 <= numbers[0] <= 6 and sum_weighted(numbers, (1, 3, 7, 9) * 2) % 10 == numbers[8]
 
 
 def poland(spelled: str) -> bool:
     """The date and the last digit of a PESEL."""
     numbers = digits(spelled)
-    total = weighted(numbers, (1, 3, 7, 9, 1, 3, 7, 9, 1, 3))
+    total = sum_weighted(numbers, (1, 3, 7, 9, 1, 3, 7, 9, 1, 3))
     dated = _month_day(_two(numbers, 2) % 20, _two(numbers, 4))
     return dated and (10 - total % 10) % 10 == numbers[10]
 
@@ -121,8 +121,8 @@ def norway(spelled: str) -> bool:
     """The date and both check digits of a fødselsnummer."""
     numbers = digits(spelled)
     day = _two(numbers, 0)
-    first = (11 - weighted(numbers, (3, 7, 6, 1, 8, 9, 4, 5, 2)) % 11) % 11
-    second = (11 - weighted(numbers, (5, 4, 3, 2, 7, 6, 5, 4, 3, 2)) % 11) % 11
+    first = (11 - sum_weighted(numbers, (3, 7, 6, 1, 8, 9, 4, 5, 2)) % 11) % 11
+    second = (11 - sum_weighted(numbers, (5, 4, 3, 2, 7, 6, 5, 4, 3, 2)) % 11) % 11
     dated = _month_day(_two(numbers, 2), day - 40 if day > 40 else day)
     return dated and first == numbers[9] and second == numbers[10]
 
@@ -138,8 +138,8 @@ def brazil(spelled: str) -> bool:
     numbers = digits(spelled)
     if len(set(numbers)) == 1:
         return False
-    first = weighted(numbers, range(10, 1, -1)) * 10 % 11 % 10
-    second = weighted(numbers, range(11, 1, -1)) * 10 % 11 % 10
+    first = sum_weighted(numbers, range(10, 1, -1)) * 10 % 11 % 10
+    second = sum_weighted(numbers, range(11, 1, -1)) * 10 % 11 % 10
     return first == numbers[9] and second == numbers[10]
 
 
@@ -147,21 +147,21 @@ def brazil_firm(spelled: str) -> bool:
     """Both check digits of a CNPJ."""
     numbers = digits(spelled)
     weights = (6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2)
-    first = weighted(numbers, weights[1:]) % 11
-    second = weighted(numbers, weights) % 11
+    first = sum_weighted(numbers, weights[1:]) % 11
+    second = sum_weighted(numbers, weights) % 11
     return [0 if each < 2 else 11 - each for each in (first, second)] == numbers[12:]
 
 
 def portugal(spelled: str) -> bool:
     """The last digit of a NIF, modulo 11."""
     numbers = digits(spelled)
-    rest = weighted(numbers, range(9, 1, -1)) % 11
+    rest = sum_weighted(numbers, range(9, 1, -1)) % 11
     return (0 if rest < 2 else 11 - rest) == numbers[8]
 
 
 def netherlands(spelled: str) -> bool:
     """The eleven test of a BSN."""
-    return weighted(digits(spelled), (9, 8, 7, 6, 5, 4, 3, 2, -1)) % 11 == 0
+    return sum_weighted(digits(spelled), (9, 8, 7, 6, 5, 4, 3, 2, -1)) % 11 == 0
 
 
 def belgium(spelled: str) -> bool:
@@ -174,7 +174,10 @@ def belgium(spelled: str) -> bool:
 def chile(spelled: str) -> bool:
     """The last digit of a RUT, modulo 11."""
     text = _plain(spelled)
-    rest = 11 - weighted((int(each) for each in reversed(text[:-1])), (2, 3, 4, 5, 6, 7, 2, 3)) % 11
+    rest = (
+        11
+        - sum_weighted((int(each) for each in reversed(text[:-1])), (2, 3, 4, 5, 6, 7, 2, 3)) % 11
+    )
     return {11: "0", 10: "K"}.get(rest, str(rest)) == text[-1]
 
 
@@ -206,7 +209,7 @@ def south_africa(spelled: str) -> bool:
 def china(spelled: str) -> bool:
     """The last sign of a resident identity card."""
     text = spelled.upper()
-    return "10X98765432"[weighted(map(int, text[:17]), _CHINA) % 11] == text[17]
+    return "10X98765432"[sum_weighted(map(int, text[:17]), _CHINA) % 11] == text[17]
 
 
 def hong_kong(spelled: str) -> bool:
@@ -216,13 +219,13 @@ def hong_kong(spelled: str) -> bool:
     values = [36] * (2 - len(letters)) + [ord(each) - 55 for each in letters]
     values += [int(each) for each in text[len(letters) : -1]]
     check = 10 if text[-1] == "A" else int(text[-1])
-    return (weighted(values, range(9, 1, -1)) + check) % 11 == 0
+    return (sum_weighted(values, range(9, 1, -1)) + check) % 11 == 0
 
 
 def ireland(spelled: str) -> bool:
     """The letter of a PPS number."""
     text = _plain(spelled)
-    total = weighted(digits(text), range(8, 1, -1))
+    total = sum_weighted(digits(text), range(8, 1, -1))
     if len(text) == 9 and text[8] != "W":
         total += (ord(text[8]) - 64) * 9
     return "WABCDEFGHIJKLMNOPQRSTUV"[total % 23] == text[7]
@@ -231,7 +234,7 @@ def ireland(spelled: str) -> bool:
 def switzerland(spelled: str) -> bool:
     """The last digit of an AHV number, as in EAN-13."""
     numbers = digits(spelled)
-    return (10 - weighted(numbers, (1, 3) * 6) % 10) % 10 == numbers[12]
+    return (10 - sum_weighted(numbers, (1, 3) * 6) % 10) % 10 == numbers[12]
 
 
 def always(spelled: str) -> bool:
@@ -256,7 +259,7 @@ def czechia(spelled: str) -> bool:
 def romania(spelled: str) -> bool:
     """The date and the last digit of a CNP."""
     numbers = digits(spelled)
-    rest = weighted(numbers, (2, 7, 9, 1, 4, 6, 3, 5, 8, 2, 7, 9)) % 11
+    rest = sum_weighted(numbers, (2, 7, 9, 1, 4, 6, 3, 5, 8, 2, 7, 9)) % 11
     dated = _month_day(_two(numbers, 3), _two(numbers, 5))
     return dated and numbers[0] != 0 and (1 if rest == 10 else rest) == numbers[12]
 
@@ -264,9 +267,9 @@ def romania(spelled: str) -> bool:
 def baltic(spelled: str) -> bool:
     """The date and the last digit of an isikukood or asmens kodas."""
     numbers = digits(spelled)
-    rest = weighted(numbers, (1, 2, 3, 4, 5, 6, 7, 8, 9, 1)) % 11
+    rest = sum_weighted(numbers, (1, 2, 3, 4, 5, 6, 7, 8, 9, 1)) % 11
     if rest == 10:
-        rest = weighted(numbers, (3, 4, 5, 6, 7, 8, 9, 1, 2, 3)) % 11 % 10
+        rest = sum_weighted(numbers, (3, 4, 5, 6, 7, 8, 9, 1, 2, 3)) % 11 % 10
     return _month_day(_two(numbers, 3), _two(numbers, 5)) and rest == numbers[10]
 
 
@@ -278,19 +281,19 @@ def israel(spelled: str) -> bool:
 def taiwan(spelled: str) -> bool:
     """The weighted sum of an identity number, its letter as two digits."""
     tens, ones = divmod(_TAIWAN.index(spelled[0].upper()) + 10, 10)
-    return (tens + ones * 9 + weighted(digits(spelled), (8, 7, 6, 5, 4, 3, 2, 1, 1))) % 10 == 0
+    return (tens + ones * 9 + sum_weighted(digits(spelled), (8, 7, 6, 5, 4, 3, 2, 1, 1))) % 10 == 0
 
 
 def thailand(spelled: str) -> bool:
     """The last digit of an identity number, modulo 11."""
     numbers = digits(spelled)
-    return (11 - weighted(numbers, range(13, 1, -1)) % 11) % 10 == numbers[12]
+    return (11 - sum_weighted(numbers, range(13, 1, -1)) % 11) % 10 == numbers[12]
 
 
 def australia_company(spelled: str) -> bool:
     """The last digit of a company number, modulo 10."""
     numbers = digits(spelled)
-    return (10 - weighted(numbers, range(8, 0, -1)) % 10) % 10 == numbers[8]
+    return (10 - sum_weighted(numbers, range(8, 0, -1)) % 10) % 10 == numbers[8]
 
 
 class _Number(NamedTuple):
@@ -505,22 +508,22 @@ _LINK = (
 )
 
 
-def _labelled(label: str, value: str) -> re.Pattern[str]:
+def _compile_labelled(label: str, value: str) -> re.Pattern[str]:
     spaced = label.replace(" ", "[ _-]?")
     return re.compile(rf"(?i){BEGIN}(?:{spaced}){END}{_LINK}(?P<value>{value})(?![\w])")
 
 
-_LICENCE = _labelled(
+_LICENCE = _compile_labelled(
     r"driv(?:er|ing)(?:'s|s|\u2019s)? (?:licen[cs]e|permit)|licen[cs]e (?:number|no\.?)|DLN?",
     r"(?=[A-Z -]{0,8}\d)[A-Z0-9]{1,14}(?:[- ]?[A-Z0-9]*\d[A-Z0-9]*){0,4}",
 )
 
-_PASSPORT = _labelled(
+_PASSPORT = _compile_labelled(
     r"passports?|reisepass\w{0,6}|passeport|pasaporte|passaporto",
     r"(?=[A-Z]{0,9}\d)[A-Z0-9]{6,10}",
 )
 
-_PLATE = _labelled(
+_PLATE = _compile_labelled(
     r"(?:licen[cs]e|number|registration|vehicle|car) (?:plates?|registration)|plates?"
     r"|kennzeichen|reg",
     r"(?=[A-Z0-9 -]{0,6}\d)(?=[A-Z0-9 -]{0,9}[A-Z])[A-Z0-9]{1,4}(?:[- ]?[A-Z0-9]{1,4}){1,2}",
@@ -530,7 +533,7 @@ _VEHICLE = re.compile(r"(?<!\w)(?=[A-Z0-9]{0,16}\d)[A-HJ-NPR-Z0-9]{17}(?!\w)")
 
 _VEHICLE_WORDS = words(r"vin|vehicle identification\w{0,3}|chassis")
 
-_RECORD = _labelled(
+_RECORD = _compile_labelled(
     r"medical record|mrn|patient(?: id| number)|health (?:card|plan|insurance)|insurance (?:id"
     r"|policy)|policy",
     r"(?=[A-Z-]{0,5}\d)[A-Z0-9]{2,6}(?:-?[A-Z0-9]*\d[A-Z0-9]*){1,4}",

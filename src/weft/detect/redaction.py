@@ -28,7 +28,7 @@ _TELLS = late_pattern(r"(?i)age|zip|post|plz|pin|acc|pass|licen|rout")
 """Names of fields that make a small number a value of a kind."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class RedactionTargets(msgspec.Struct, frozen=True):
     """The values to replace: kinds, the author's patterns, and names of fields."""
 
     kinds: tuple[str, ...] = ()
@@ -37,11 +37,11 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 @lru_cache(256)
-def wanted(
+def resolve_targets(
     kinds: tuple[str, ...], patterns: tuple[str, ...] = (), fields: tuple[str, ...] = ()
-) -> Wanted:
+) -> RedactionTargets:
     """Resolve names, groups, regular expressions and field paths to values to replace."""
-    return Wanted(
+    return RedactionTargets(
         kinds_named(kinds),
         tuple(pattern_of(each) for each in patterns),
         tuple(tuple(each.split(".")) for each in fields),
@@ -63,7 +63,7 @@ class Redaction:
 
     def __init__(
         self,
-        what: Wanted,
+        what: RedactionTargets,
         session: str,
         known: dict[str, Json],
         literals: Sequence[tuple[str, str]] = (),
@@ -80,7 +80,7 @@ class Redaction:
     def text(self, text: str) -> str:
         """The text with everything replaced."""
         for cuts in self.rounds(text):
-            text = replaced(text, cuts)
+            text = replace_cuts(text, cuts)
         return text
 
     def rounds(self, text: str) -> Iterator[list[TextCut]]:
@@ -90,7 +90,7 @@ class Redaction:
             if not cuts:
                 return
             yield cuts
-            text = replaced(text, cuts)
+            text = replace_cuts(text, cuts)
         # a text that is not clean after that many rounds is withheld as a whole
         if self.cuts(text):
             yield [TextCut(0, len(text), self.placeholder(WITHHELD, text))]
@@ -99,7 +99,7 @@ class Redaction:
         """The cuts of one round, in order."""
         if not text:
             return []
-        repeated = self._repeated(text)
+        repeated = self._find_repeated(text)
         # these first; the next round looks for everything else
         if repeated:
             return repeated
@@ -114,7 +114,7 @@ class Redaction:
             for each in detections
         ]
 
-    def _repeated(self, text: str) -> list[TextCut]:
+    def _find_repeated(self, text: str) -> list[TextCut]:
         """Values that once replaced a placeholder, wherever the text repeats them."""
         cuts: list[TextCut] = []
         for value, placeholder in self.literals:
@@ -175,7 +175,7 @@ class Redaction:
         """The cuts of each round in a text that is the value of a field."""
         # a text can be JSON itself: its fields count too
         if self.wanted.fields and text[:1] in "{[" and len(text) > 2:
-            inner = _parsed(text)
+            inner = _parse_json(text)
             if isinstance(inner, dict | list):
                 changed = self.value(inner, path)
                 if changed is not inner:
@@ -191,13 +191,13 @@ class Redaction:
             ]
             if cuts:
                 yield cuts
-                text = replaced(text, cuts)
+                text = replace_cuts(text, cuts)
         yield from self.rounds(text)
 
     def _leaf(self, text: str, path: tuple[str, ...]) -> Json:
         after = text
         for cuts in self.leaf_rounds(text, path):
-            after = replaced(after, cuts)
+            after = replace_cuts(after, cuts)
         return text if after == text else after
 
     def _number(self, number: int, path: tuple[str, ...]) -> Json:
@@ -239,7 +239,7 @@ def _is_placeholder(value: Json) -> bool:
     return isinstance(value, str) and PLACEHOLDER.fullmatch(value) is not None
 
 
-def _parsed(text: str) -> Json:
+def _parse_json(text: str) -> Json:
     try:
         return json.loads(text)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
@@ -256,8 +256,8 @@ def _placeholder(session: str, kind: str, value: str) -> str:
     return f"<{name if len(name) > 1 and name[0].isalpha() else f'V_{name}'}_{digest}>"
 
 
-def replaced(text: str, cuts: Sequence[TextCut]) -> str:
-    """The text with placeholders in place of its cuts."""
+def replace_cuts(text: str, cuts: Sequence[TextCut]) -> str:
+    """Put placeholders in place of the cuts of a text."""
     parts: list[str] = []
     at = 0
     for cut in cuts:
@@ -266,7 +266,7 @@ def replaced(text: str, cuts: Sequence[TextCut]) -> str:
     return "".join((*parts, text[at:]))
 
 
-def moved(ends: Sequence[int], cuts: Sequence[TextCut]) -> list[int]:
+def move_positions(ends: Sequence[int], cuts: Sequence[TextCut]) -> list[int]:
     """Map positions of a text, in order, to positions after its cuts.
 
     One inside a cut moves to its end.
@@ -285,7 +285,7 @@ def moved(ends: Sequence[int], cuts: Sequence[TextCut]) -> list[int]:
     return places
 
 
-def found_in(text: str, what: Wanted) -> tuple[Detection, ...]:
+def found_in(text: str, what: RedactionTargets) -> tuple[Detection, ...]:
     """The wanted values in a text. The values of a text seen before are remembered."""
     # a long text is not worth the memory
     if len(text) > _CACHED_LETTERS:
@@ -294,12 +294,12 @@ def found_in(text: str, what: Wanted) -> tuple[Detection, ...]:
 
 
 @lru_cache(8192)
-def _found_before(text: str, what: Wanted) -> tuple[Detection, ...]:
+def _found_before(text: str, what: RedactionTargets) -> tuple[Detection, ...]:
     return tuple(find(text, what.kinds, what.patterns))
 
 
-def restored(text: str, known: Mapping[str, Json]) -> tuple[str, dict[str, Json]]:
-    """The text with the values of its placeholders put back, and the placeholders with them."""
+def restore_values(text: str, known: Mapping[str, Json]) -> tuple[str, dict[str, Json]]:
+    """Put the values of its placeholders back into a text; return them with the placeholders."""
     used: dict[str, Json] = {}
     if "<" not in text:
         return text, used

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from weft.detect.kinds import Span, lowered, places
+from weft.detect.kinds import Span, lower_letters, places
 
 # What a key begins with, and what follows. The beginnings are looked for as they are, so that a
 # long text without any costs next to nothing.
@@ -110,10 +110,10 @@ def look_for_keys(text: str) -> Iterator[Span]:
     if "://" in text:
         for match in _URL_PASSWORD.finditer(text):
             yield Span(*match.span("value"))
-    yield from _named(text, lowered(text))
+    yield from _look_for_named(text, lower_letters(text))
 
 
-def _named(text: str, lower: str) -> Iterator[Span]:
+def _look_for_named(text: str, lower: str) -> Iterator[Span]:
     """Tokens after `Bearer`, and values assigned to names that call them secret."""
     for word in _BEARERS:
         for at in places(lower, word):

@@ -14,7 +14,7 @@ from weft.dialects.stream import Stream
 from weft.dialects.track import Entry, Lowered, Placed, Track
 from weft.errors import UsageError, describe_kind
 from weft.ir import ModelResponse
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.values import JsonObject
 
 
@@ -46,7 +46,7 @@ def count_request(wire: JsonObject, *, dialect: str, model: str) -> int:
     return dialect_named(dialect).meter(model).request(wire)
 
 
-@explained('weft.count_tokens(compiled.wire, model="gpt-5.6")')
+@explain_calls('weft.count_tokens(compiled.wire, model="gpt-5.6")')
 def count_tokens(wire: Mapping[str, object], *, model: str, dialect: str | None = None) -> int:
     """The tokens of a request body for that model, in the dialect the model is spoken to in."""
     if not isinstance(cast("object", wire), Mapping):

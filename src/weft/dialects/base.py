@@ -165,17 +165,19 @@ class Dialect:
         # the head changes seldom: it is lowered once, and reused as long as it fits
         if head is None or not head.fits(prompt):
             wire_head, placed = self.head(prompt, report)
-            lead = tuple(self._encodable(entry, report) for entry in self.lead(prompt))
+            lead = tuple([self._encodable(entry, report) for entry in self.lead(prompt)])
             if not is_encodable(wire_head):
                 wire_head = cast("Wire", scrub_surrogates(wire_head))
-            head = Head(prompt, wire_head, placed, lead, report.take())
+            head = Head(
+                prompt, wire_head, placed, lead, report.take() if report.diagnostics else ()
+            )
             track.head = head
         settled = items.settled
         if track.items < settled:
             fresh = items.between(track.items, settled)
             done = len(track.wires)
             ready, last = self.extend(track.open, fresh, report, begins=track.begins, done=done)
-            track.settle(settled, ready, last, report.take())
+            track.settle(settled, ready, last, report.take() if report.diagnostics else ())
         tail = items.tail
         # the author's last word is for this request only: the cache mark stands before it
         once = tail[-1:] if tail and tail[-1].kind == "system" else ()
@@ -201,7 +203,7 @@ class Dialect:
             wire,
             head,
             traits.turns,
-            head.diagnostics + track.diagnostics + report.take(),
+            head.diagnostics + track.diagnostics + (report.take() if report.diagnostics else ()),
             track,
             len(track.wires),
             rest,
@@ -243,8 +245,17 @@ class Dialect:
         raise NotImplementedError
 
     def spell_plain_wire(self, role: Literal["user", "model"], text: str) -> Wire:
-        """As `spoken`, for who does not ask where the text came from."""
+        """As `spell_plain_turn`, for who does not ask where the text came from."""
         return self.spell_plain_turn(TextBlock(role=role, origin=LATER, text=text)).wire
+
+    def spell_told_wire(self, texts: Sequence[str]) -> Wire:
+        """The user's turn that tells what another agent did: a part for each text."""
+        wire, key = self.spell_plain_wire("user", texts[0]), self.traits.parts
+        for text in texts[1:]:
+            cast("list[Json]", wire[key]).extend(
+                cast("list[Json]", self.spell_plain_wire("user", text)[key])
+            )
+        return wire
 
     def exchange(
         self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from weft.errors import UsageError
-from weft.misuse import close
+from weft.misuse import find_near
 
 if TYPE_CHECKING:
     from weft.dialects.base import Dialect
@@ -408,7 +408,7 @@ def require_model_name(name: str, *, where: str) -> None:
         )
     known = f"the forms are: {FORMS}"
     if slash:
-        near = close(provider, PROVIDERS, cutoff=0.6)
+        near = find_near(provider, PROVIDERS, cutoff=0.6)
         also = f"did you mean `{near[0]}/...`? " if near else ""
         raise UsageError(
             f"there is no client for the model `{name}`: nobody knows the provider `{provider}`",
@@ -453,7 +453,7 @@ def near_names(services: Sequence[str], model: str) -> list[str]:
     listed = [
         each.id for seller in _prices().sellers if seller.id in named for each in seller.listings
     ]
-    return close(model, dict.fromkeys(listed), most=3, cutoff=0.6)
+    return find_near(model, dict.fromkeys(listed), most=3, cutoff=0.6)
 
 
 def suggestion(name: str) -> str:
@@ -545,7 +545,7 @@ def dialect_named(name: str) -> "Dialect":
     except KeyError:
         if name in DIALECTS:  # its file raised it
             raise
-    near = close(str(name), DIALECTS, cutoff=0.4)
+    near = find_near(str(name), DIALECTS, cutoff=0.4)
     known = ", ".join(DIALECTS)
     raise UsageError(
         f"`{name}` is not a dialect",

@@ -561,9 +561,12 @@ def _wrong_with_head(
     dialect: "Dialect", lowered: "Lowered", model: str, name: str
 ) -> tuple[Finding, ...]:
     head, of = lowered.head, lowered.head.of
-    if not (of.tools or of.config or of.output or head.lead) and is_model_taken(dialect, model):
-        return ()  # nothing in it is the author's but the model and a text
-    findings = [*_refused_head(dialect, head.wire, model)]
+    findings: list[Finding] = []
+    # without these nothing in it is the author's but the model and a text
+    if of.tools or of.config or of.output or not is_model_taken(dialect, model):
+        findings += _refused_head(dialect, head.wire, model)
+    if not head.lead or not dialect.judges_turns(name):
+        return tuple(findings)
     turns = dialect.turn_rules(name)
     for index, entry in enumerate(head.lead):
         findings += turns.read(entry.wire, f"/{lowered.turns}/{index}")

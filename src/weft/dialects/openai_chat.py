@@ -322,6 +322,10 @@ class OpenAIChatDialect(Dialect):
         """The same message."""
         return {"role": "assistant" if role == "model" else "user", "content": text}
 
+    def spell_told_wire(self, texts: Sequence[str]) -> Wire:
+        """One text, as `_message` joins them."""
+        return self.spell_plain_wire("user", texts[0] if len(texts) == 1 else GAP.join(texts))
+
     def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
         """A message with the calls, and one for each result."""
         return ({"role": "assistant", "content": None, "tool_calls": asked},), cast(

@@ -1,10 +1,10 @@
 """What was lowered, kept from one request to the next."""
 
+from _thread import RLock  # as threading.RLock(), without a call in Python
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import is_
 from sys import getrefcount
-from threading import RLock
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -23,7 +23,7 @@ from weft.ir import (
     pair_blocks,
 )
 from weft.session.strand import Memo, Strand
-from weft.session.talk import PlainCall, Utterance, claims
+from weft.session.talk import PlainCall, Utterance
 from weft.values import Json, JsonObject, canonical
 
 if TYPE_CHECKING:
@@ -483,21 +483,29 @@ LATER = Origin("event")
 """Where a turn came from whose items will be made when somebody asks."""
 
 
+class HeardTurns(list[Wire | None]):
+    """What readers of a log are sent alike, by position: the user's words, and a third one's.
+
+    It is kept with the log, so that an agent shares with the next one what both hear.
+    """
+
+
 class TurnsOnly:
     """Lowers plain talk as it comes, and keeps its turns alone.
 
     What says where each turn came from is made again from the items when somebody asks for it.
     """
 
-    def __init__(self, dialect: "Dialect", model: str) -> None:
+    def __init__(self, dialect: "Dialect", model: str, heard: HeardTurns) -> None:
         self._dialect = dialect
         self._merges = dialect.traits.merges_turns
         self._model = model
         self._report = self._new_report()
+        self._heard = heard
         self.starts = array("I")
-        """Where in the log each item begins."""
-        self.calls: set[str] = set()
-        """The ids of the calls in it."""
+        """Where in the log each item begins; whoever asks for a turn notes it after that."""
+        self.opens = ""
+        """Who speaks first."""
         self._wires: list[Wire] = []
         self._side = ""
         """Whose the last turn is."""
@@ -511,41 +519,40 @@ class TurnsOnly:
         """Whether something is to be said about one of the turns."""
         return bool(self._report.diagnostics)
 
-    def lower(self, spoken: Iterable[Utterance], position: int) -> int:
-        """Lower what was said from a position on; up to where, if a call has a known id."""
-        taken: set[str] = set()
-        starts, shared = self.starts, dict[str, str]()
-        for one in spoken:
-            if calls := one.calls:
-                # two calls with one id must be told apart by a pass
-                if not claims(calls, taken, self.calls):
-                    break
-                self._exchange(calls)
-                starts.append(position)
-                position += 2
-            else:
-                # an agent says many things again and again: one text for all of them
-                self._say(one.role, shared.setdefault(one.text, one.text))
-                starts.append(position)
-                position += 1
-        self.calls |= taken
-        return position
-
-    def _say(self, role: Literal["user", "model"], text: str) -> None:
-        """Lower an item that is one text."""
+    def say(self, role: Literal["user", "model"], text: str) -> None:
+        """Add an item that is one text of the reader's own."""
         if text.isspace():  # some providers refuse it
             block = TextBlock(role=role, origin=LATER, text=text)
             turns = [entry.wire for entry in self._dialect.item_turns((block,), self._report)]
             self._extend(role, turns, begins=True)
-        elif self._merges and role == self._side:
-            self._merge(self._dialect.spell_plain_wire(role, text))
-        else:  # as nearly every item: no loop over its one turn
-            wires = self._wires
-            self._turn, self._count, self._side = len(wires), len(self.starts), role
-            wires.append(self._dialect.spell_plain_wire(role, text))
+        else:
+            self._put(role, self._dialect.spell_plain_wire(role, text))
 
-    def _exchange(self, calls: Sequence[PlainCall]) -> None:
-        """Lower an item of calls and their results."""
+    def ask(self, position: int, text: str) -> None:
+        """Add an item that is one text of the user's."""
+        if text.isspace():
+            self.say("user", text)
+            return
+        wire = self._heard[position]
+        if wire is None:
+            wire = self._heard[position] = self._dialect.spell_plain_wire("user", text)
+        self._put("user", wire)
+
+    def tell(
+        self, position: int, one: Utterance, in_words: Callable[[Utterance], Sequence[str]]
+    ) -> bool:
+        """Add an item of another agent's; False where there is nothing to tell."""
+        wire = self._heard[position]
+        if wire is None:
+            texts = in_words(one)
+            if not texts:
+                return False
+            wire = self._heard[position] = self._dialect.spell_told_wire(texts)
+        self._put("user", wire)
+        return True
+
+    def exchange(self, calls: Sequence[PlainCall]) -> None:
+        """Add an item of the reader's calls and their results."""
         call_blocks: list[CallBlock] = []
         result_blocks: list[ResultBlock] = []
         for call in calls:
@@ -553,12 +560,23 @@ class TurnsOnly:
             call_blocks.append(call_block)
             result_blocks.append(result_block)
         asked, answered = self._dialect.exchange(call_blocks, result_blocks, self._report)
+        self.opens = self.opens or "model"
         if self._merges:
             self._extend("user", answered, begins=self._extend("model", asked, begins=True))
         else:
             self._turn, self._count = len(self._wires), len(self.starts)
             self._wires += asked
             self._wires += answered
+
+    def _put(self, role: Literal["user", "model"], wire: Wire) -> None:
+        """Add the one turn of an item, as nearly every item has."""
+        if self._merges and role == self._side:
+            self._merge(wire)
+        else:
+            wires = self._wires
+            self._turn, self._count, self._side = len(wires), len(self.starts), role
+            self.opens = self.opens or role
+            wires.append(wire)
 
     def _extend(
         self, side: Literal["user", "model"], turns: Sequence[Wire], *, begins: bool
@@ -575,17 +593,19 @@ class TurnsOnly:
                 if begins:
                     self._turn, self._count = len(wires), len(self.starts)
                 wires.append(turn)
+                self.opens = self.opens or side
                 self._side = side
             begins = False
         return begins
 
     def _merge(self, turn: Wire) -> None:
-        """Append the parts of a turn to the last one, which nobody else has seen yet."""
+        """Append the parts of a turn to the last one, which others may have as it is."""
         last, key = self._wires[-1], self._dialect.traits.parts
         before, more = last[key], turn[key]
         assert isinstance(before, list)
         assert isinstance(more, list)
-        last[key] = before + more  # a list that is extended has room for more than it holds
+        # a list that is extended has room for more than it holds
+        self._wires[-1] = {**last, key: before + more}
 
     def settled(self) -> Track | None:
         """The turns that are final; None where there are none yet."""

@@ -12,7 +12,7 @@ from weft.digest.cut import Count, Keep, Shape, cut_text
 from weft.values import Json, compact
 
 if TYPE_CHECKING:
-    from weft.digest.asked import Asked
+    from weft.digest.asked import CallQuery
 
 __all__ = ["Count", "Keep", "Reduced", "Shape", "cut_text", "reduced", "shape_of"]
 
@@ -31,7 +31,7 @@ def reduced(
     limit_tokens: int,
     count: Count,
     known: Container[str] = frozenset[str](),
-    asked: "Asked | None" = None,
+    asked: "CallQuery | None" = None,
     size: int | None = None,
     most: int | None = None,
 ) -> Reduced:

@@ -2,8 +2,8 @@
 
 A log says the same few things again and again, and once something else. Lines are alike that differ
 only in what varies: times, numbers, ids, and words at a place where nearly every line has another
-word. A word that is rare at a place where words are not is no such thing: it makes its line the
-only one of its kind. No format is known here: what varies is learned from the text itself.
+word. A rare word at a place where words repeat does not vary: it makes its line the only one of
+its kind. No format is known here: what varies is learned from the text itself.
 
 Top to bottom: signs of failure, what varies, kinds of lines.
 """

@@ -51,7 +51,7 @@ _COMMON = frozenset((
 ))  # fmt: skip
 
 
-class Asked(NamedTuple):
+class CallQuery(NamedTuple):
     """What a call asked for.
 
     `names` have a weight each, in lower case. `command` is its first line, or its short arguments.
@@ -69,18 +69,18 @@ class Asked(NamedTuple):
     seen: frozenset[str] = frozenset()
 
 
-NOTHING = Asked()
+NOTHING = CallQuery()
 
 
-def asked_by(
+def read_query(
     arguments: Iterable[str],
     words: str,
     *,
     earlier: Iterable[str] = (),
     question: str = "",
     tool: str = "",
-) -> Asked:
-    """What a call asked for: its arguments, or the command in the agent's words, and all of them.
+) -> CallQuery:
+    """Read what a call asked for: its arguments, or the command in the agent's words.
 
     `earlier` are things the agent said before, `question` is what the user wants, and `tool` is
     what was called.
@@ -105,7 +105,7 @@ def asked_by(
     if span is not None and span[0] > span[1]:
         span = None
     searches = _SEARCHING_TOOL.search(tool) is not None or _SEARCH.search(command[:_LETTERS])
-    return Asked(weights, head, numbers, span, tuple(carried[:_MOST_LINES]), bool(searches))
+    return CallQuery(weights, head, numbers, span, tuple(carried[:_MOST_LINES]), bool(searches))
 
 
 _SEARCH = late_pattern(
@@ -142,7 +142,7 @@ def names_of(text: str) -> Mapping[str, float]:
     return weights
 
 
-def fits(lines: Iterable[str], asked: Asked) -> list[float]:
+def fits(lines: Iterable[str], asked: CallQuery) -> list[float]:
     """How well each line fits what was asked: the names it has, rare ones more."""
     if not asked.names:
         return [0.0 for _ in lines]
@@ -266,7 +266,9 @@ def window_of(text: str) -> NumberedWindow | None:
     return NumberedWindow(lines, numbers, bodies) if following * 10 >= len(numbers) * 7 else None
 
 
-def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Count) -> str | None:
+def choose_window(
+    window: NumberedWindow, asked: CallQuery, *, limit: int, count: Count
+) -> str | None:
     """The lines of a window that matter within a number of tokens, a mark in each gap.
 
     None where nothing in it is what was asked for, and nothing has a signature.
@@ -275,7 +277,7 @@ def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Co
     changed lines, those around the change stay. Else it is what was gone to, what goes on from the
     result before, what fits the words and the signatures, in this order, as far as there is room.
     """
-    chosen = _Chosen(window, limit, count)
+    chosen = _PlaceSelection(window, limit, count)
     first = min(window.numbers)
     chosen.add(
         place
@@ -284,7 +286,7 @@ def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Co
         and line.strip()
         and (place < first or line not in asked.seen)
     )
-    changed = _changed(window, asked)
+    changed = _find_changed(window, asked)
     if changed is not None:
         low, high = changed
         chosen.add(
@@ -293,8 +295,8 @@ def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Co
             if low - AROUND <= number <= high + AROUND
         )
         return chosen.text()
-    size = sum(chosen.add(_gone_to(window, number)) for number in asked.numbers)
-    size += chosen.add(_continued(window, asked))
+    size = sum(chosen.add(_places_around(window, number)) for number in asked.numbers)
+    size += chosen.add(_find_continued(window, asked))
     signatures = {
         place: match[1]
         for place, body in window.bodies.items()
@@ -307,7 +309,7 @@ def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Co
     return chosen.text() if size else None
 
 
-class _Chosen:
+class _PlaceSelection:
     """The places that are chosen, as far as there is room."""
 
     def __init__(self, window: NumberedWindow, limit: int, count: Count) -> None:
@@ -345,7 +347,7 @@ class _Chosen:
         return "\n".join([*rows, GAP] if last < len(self._lines) - 1 else rows)
 
 
-def _changed(window: NumberedWindow, asked: Asked) -> tuple[int, int] | None:
+def _find_changed(window: NumberedWindow, asked: CallQuery) -> tuple[int, int] | None:
     """The first and the last number of the lines that the call changed; None if it changed none.
 
     It names them as a range, and how many lines it carries says where they end. Or it carries
@@ -365,7 +367,7 @@ def _changed(window: NumberedWindow, asked: Asked) -> tuple[int, int] | None:
     return min(numbers), max(numbers)
 
 
-def _gone_to(window: NumberedWindow, number: int) -> list[int]:
+def _places_around(window: NumberedWindow, number: int) -> list[int]:
     """The places around a line that was gone to: to the end of the block that it is in."""
     start = next((place for place, one in window.numbers.items() if one == number), None)
     if start is None:
@@ -391,7 +393,7 @@ def _head_of(window: NumberedWindow, start: int) -> int | None:
     return None
 
 
-def _continued(window: NumberedWindow, asked: Asked) -> list[int]:
+def _find_continued(window: NumberedWindow, asked: CallQuery) -> list[int]:
     """The places of the rest of a block that began in the result before, if it was asked for.
 
     Who scrolls on to see more of a function reads on: its name stands above the window.
@@ -415,7 +417,7 @@ def _continued(window: NumberedWindow, asked: Asked) -> list[int]:
     return []
 
 
-def _is_asked_for(name: str | None, asked: Asked) -> bool:
+def _is_asked_for(name: str | None, asked: CallQuery) -> bool:
     """Whether somebody asked for what has this name."""
     return name is not None and asked.names.get(name.lower(), 0.0) >= DEFINES
 
@@ -447,8 +449,8 @@ def _depth_at(window: NumberedWindow, start: int) -> int:
 def _add_fitting(
     window: NumberedWindow,
     signatures: Mapping[int, str | None],
-    asked: Asked,
-    chosen: _Chosen,
+    asked: CallQuery,
+    chosen: _PlaceSelection,
     room: int,
 ) -> int:
     """Choose lines that fit, the best first, with those around; a signature with its block.
@@ -519,7 +521,7 @@ _TESTS = late_pattern(r"(?:^|[/_.-])tests?(?:[/_.-]|$)")
 _TRACE = re.compile(r"Traceback \(most recent call last\)")
 
 
-def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | None:
+def choose_hits(text: str, asked: CallQuery, *, limit: int, count: Count) -> str | None:
     """The hits of a search within a number of tokens; None if the text is not such a list.
 
     Hits that define something are whole, then those that fit. The others are named by path and
@@ -543,7 +545,7 @@ def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | N
     return None
 
 
-def _hits_in(lines: list[str], asked: Asked) -> dict[int, re.Match[str]] | None:
+def _hits_in(lines: list[str], asked: CallQuery) -> dict[int, re.Match[str]] | None:
     """The hits of a search by their places; None if nothing was searched, or found in this way.
 
     A hit has the name of its file, or the search or what stands around the hits has it. The

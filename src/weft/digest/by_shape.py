@@ -10,7 +10,7 @@ import msgspec
 from weft.digest.asked import (
     GAP,
     NOTHING,
-    Asked,
+    CallQuery,
     NumberedWindow,
     choose_hits,
     choose_window,
@@ -62,7 +62,7 @@ class Digester(msgspec.Struct, frozen=True):
 
     count: Count
     known: Container[str] = frozenset[str]()
-    asked: Asked | None = None
+    asked: CallQuery | None = None
     most: int | None = None
     """How many tokens a digest may take where its limit would hide the only line of its kind."""
 
@@ -75,7 +75,7 @@ class Digester(msgspec.Struct, frozen=True):
         if known is not None:
             return known
         short = reduced_json(value, limit=limit, count=count, text=_as_text, names=names, most=most)
-        digest: Digest = short, "json", _gone(value)
+        digest: Digest = short, "json", _describe_size(value)
         _digests.add(key, digest, len(text))
         return digest
 
@@ -84,7 +84,9 @@ class Digester(msgspec.Struct, frozen=True):
         shape, count = _shape_of(text), self.count
         # what matters of a window is less than what there is room for
         if self.asked is not None and shape in _WINDOWS and (window := window_of(text)):
-            return self._window(window, self.asked, limit) or self._unasked(text, limit, size)
+            return self._window(window, self.asked, limit) or self._reduce_unasked(
+                text, limit, size
+            )
         # with more than 64 letters a token it surely does not fit: it need not be counted
         if len(text) <= limit * 64 and (count(text) if size is None else size) <= limit:
             return text, shape, ""
@@ -92,15 +94,15 @@ class Digester(msgspec.Struct, frozen=True):
             return "", shape, f"{len(text):,} blanks"
         # names that are known count only where nothing was asked
         if self.asked is None and self.known != frozenset():
-            return self._reduced(text, shape, limit)
+            return self._reduce(text, shape, limit)
         key = (text, limit, count, self.most, _key_of(self.asked))
         digest = _digests.get(key)
         if digest is None:
-            digest = self._reduced(text, shape, limit)
+            digest = self._reduce(text, shape, limit)
             _digests.add(key, digest, len(text))
         return digest
 
-    def _reduced(self, text: str, shape: Shape, limit: int) -> Digest:
+    def _reduce(self, text: str, shape: Shape, limit: int) -> Digest:
         """A text that does not fit, in short."""
         count = self.count
         if shape == "json":
@@ -145,13 +147,13 @@ class Digester(msgspec.Struct, frozen=True):
         unit = "rows" if shape == "table" else "lines"
         return chosen.text, shape, f"{total - chosen.size:,} of {total:,} {unit}"
 
-    def _unasked(self, text: str, limit: int, size: int | None) -> Digest:
+    def _reduce_unasked(self, text: str, limit: int, size: int | None) -> Digest:
         """A window that has nothing of what was asked, as any other text."""
         return Digester(self.count, self.known, most=self.most).text(
             text, int(limit * UNASKED), size
         )
 
-    def _window(self, window: NumberedWindow, asked: Asked, limit: int) -> Digest | None:
+    def _window(self, window: NumberedWindow, asked: CallQuery, limit: int) -> Digest | None:
         short = choose_window(window, asked, limit=limit, count=self.count)
         if short is None:
             return None
@@ -167,7 +169,7 @@ class Digester(msgspec.Struct, frozen=True):
 _Key = tuple[object, ...]
 
 
-def _key_of(asked: Asked | None) -> _Key | None:
+def _key_of(asked: CallQuery | None) -> _Key | None:
     return (tuple(asked.names.items()), *asked[1:]) if asked is not None else None
 
 
@@ -231,7 +233,7 @@ def _lines_of(text: str, shape: Shape) -> list[Line]:
     return lines
 
 
-def _fitting(lines: list[Line], asked: Asked) -> list[Line]:
+def _fitting(lines: list[Line], asked: CallQuery) -> list[Line]:
     """The lines, those that fit what was asked with more weight."""
     scores = fits([line.text for line in lines], asked)
     return [
@@ -256,7 +258,7 @@ def _mark(text: str, shape: Shape) -> Mark:
     return hidden_count if is_numbered(text) or shape == "log" else hidden_lines
 
 
-def _gone(value: Json) -> str:
+def _describe_size(value: Json) -> str:
     """How much a JSON value held before, in words."""
     if isinstance(value, list):
         return f"some of {len(value):,} items"

@@ -23,7 +23,7 @@ _BLANK = re.compile(r"\s")
 
 
 def cut_text(text: str, *, limit: int, count: Count, keep: Keep = "head", mark: str = "…") -> str:
-    """The text within `limit` tokens: its head, its tail, or both, with `mark` at the cut.
+    """Cut a text to `limit` tokens: its head, its tail, or both, with `mark` at the cut.
 
     What fits is returned as it is. Where not even the mark fits, nothing is left.
     """
@@ -122,12 +122,12 @@ def is_boundary(text: str, index: int) -> bool:
     if before == "\r" and after == "\n":
         return False
     # below that nothing is joined to its neighbour
-    if (before > "\u02ff" or after > "\u02ff") and _joined(text, index, before, after):
+    if (before > "\u02ff" or after > "\u02ff") and _is_joined(text, index, before, after):
         return False
     return not _in_escape(text, index)
 
 
-def _joined(text: str, index: int, before: str, after: str) -> bool:
+def _is_joined(text: str, index: int, before: str, after: str) -> bool:
     if after == "\u200d" or before == "\u200d" or _extends(after):
         return True
     # two halves of one character

@@ -150,8 +150,8 @@ def _holds(spoken: str, what: str) -> bool:
     return sum(word in spoken for word in words) >= _SHARE * len(words)
 
 
-def invented(summary: str, source: str) -> list[str]:
-    """Addresses and long numbers of a summary that its source does not have."""
+def find_invented(summary: str, source: str) -> list[str]:
+    """Find addresses and long numbers of a summary that its source does not have."""
     spoken = normal(source)
     new_marks: list[str] = []
     for mark in marks_in(summary):
@@ -230,15 +230,15 @@ def extract(
         if cost <= remaining:
             chosen.append(index)
             remaining -= cost
-    text = _joined(entries, sentences, chosen, wanted)
+    text = _join_sentences(entries, sentences, chosen, wanted)
     # speakers and what is still wanted are added at the end: the least worthy goes
     while len(chosen) > 1 and count(text) > limit:
         chosen.pop()
-        text = _joined(entries, sentences, chosen, wanted)
+        text = _join_sentences(entries, sentences, chosen, wanted)
     return cut_text(text, limit=limit, count=count, keep="bookend")
 
 
-def _joined(
+def _join_sentences(
     entries: Sequence[ExtractEntry],
     sentences: Sequence[_Sentence],
     chosen: Sequence[int],

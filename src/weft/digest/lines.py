@@ -46,8 +46,8 @@ FIRM = 10.0
 class Line(NamedTuple):
     """A line of a text, and how much it matters; `glued` to the one before it as its piece.
 
-    Lines of one `kind` differ only in what varies; -1 is none. A line that `stays` is chosen before
-    those that do not, the larger numbers first.
+    Lines of one `kind` differ only in what varies; -1 is no kind. A line that `stays` is chosen
+    before those that do not, the larger numbers first.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Line(NamedTuple):
     stays: float = 0.0
 
 
-class Chosen(NamedTuple):
+class ChosenLines(NamedTuple):
     """The text that is left, and how many lines of it are whole."""
 
     text: str
@@ -109,7 +109,7 @@ def choose_lines(
     named: float = NAMED,
     known: Container[str] = frozenset(),
     most: int | None = None,
-) -> Chosen:
+) -> ChosenLines:
     """The lines that say most, in their order, within `limit` tokens.
 
     Where those that stay take more, they get up to `most`. Of the names that are left out, those
@@ -123,15 +123,15 @@ def choose_lines(
 
     @functools.cache
     def joined(size: int) -> str:
-        return _rendered(pieces, sorted(order[:size]), mark)
+        return _render_pieces(pieces, sorted(order[:size]), mark)
 
     need = count(joined(len(order))) if order else 0
     if limit <= need <= (most or limit):  # there is room for nothing else
-        return Chosen(joined(len(order)), _whole(pieces, order), len(lines))
+        return ChosenLines(joined(len(order)), _whole(pieces, order), len(lines))
     limit = max(limit, min(need, most or 0))
     if need > limit:  # not all can stay: those of a text where no line is like another stand back
         order = [at for at in order if pieces[at].stays >= FIRM]
-        need = count(_rendered(pieces, sorted(order), mark)) if order else 0
+        need = count(_render_pieces(pieces, sorted(order), mark)) if order else 0
     joined.cache_clear()
     room = max(limit - int(limit * named), min(need, limit))
     order += _in_order_of_worth(pieces, limit, order)
@@ -141,19 +141,19 @@ def choose_lines(
     used = count(text)
     if size_kept < len(pieces):
         names = _left_out_names(pieces, set(order[:size_kept]), known)
-        listed = _listed(text, names, limit, count)
+        listed = _append_names(text, names, limit, count)
         # the names take less than their share
         if not listed.endswith("…") or not names:  # there is room for more lines
             spare = limit - (count(listed) - used)
             most = _most(len(order), lambda size: count(joined(size)) <= spare)
             size_kept = max(size_kept, most)
             names = _left_out_names(pieces, set(order[:size_kept]), known)
-            listed = _listed(joined(size_kept), names, limit, count)
+            listed = _append_names(joined(size_kept), names, limit, count)
         text = listed
     if not size_kept or count(text) > limit:
         whole = "\n".join(line.text for line in lines) if not size_kept else text
         text = cut_text(whole.strip(), limit=limit, count=count, keep="bookend")
-    return Chosen(text, _whole(pieces, order[:size_kept]), len(lines))
+    return ChosenLines(text, _whole(pieces, order[:size_kept]), len(lines))
 
 
 def _most(size: int, fits: Callable[[int], bool]) -> int:
@@ -277,7 +277,7 @@ def _rough(text: str) -> float:
     return 1.5 + (len(text) / 3.6 if text.isascii() else len(text.encode("utf-8", "replace")) / 3)
 
 
-def _rendered(pieces: Sequence[_LinePiece], chosen: Sequence[int], mark: Mark) -> str:
+def _render_pieces(pieces: Sequence[_LinePiece], chosen: Sequence[int], mark: Mark) -> str:
     """The chosen pieces in their order, with a mark for every stretch that is left out.
 
     The first line that is shown of a kind says how many more there are.
@@ -374,7 +374,7 @@ def _left_out_names(
     return [name for name in names if name in stay]
 
 
-def _listed(text: str, names: list[str], limit: int, count: Count) -> str:
+def _append_names(text: str, names: list[str], limit: int, count: Count) -> str:
     """The text, and after it as many names as fit; `…` where there are more."""
 
     def listed(size: int) -> str:

@@ -50,7 +50,7 @@ _DEEP = 60
 _SAMPLE = 400
 """How many rows tell whether a column has long texts."""
 _LEAST, _ALIKE = 6, 0.8
-"""More records by their names are a table where they have so much of their fields in common."""
+"""More records by their names are a table where they share this much of their fields."""
 _FILLED = 0.5
 """The share of its cells that records must have to be a table; else they are shown one by one."""
 
@@ -58,8 +58,8 @@ _FILLED = 0.5
 class Detail(NamedTuple):
     """How much of a value is shown.
 
-    `rows` of a list are shown besides those that stay, with texts of so many `letters`, and so many
-    `keys` of an object. `all_stay` says that none of the rows that stay may go, `lean` that
+    `rows` of a list are shown in addition to those that stay; texts have up to `letters`, objects
+    up to `keys`. `all_stay` says that none of the rows that stay may go, `lean` that
     columns of texts do, `ends_only` that rows of a state may go, and all but the ends of a group.
     """
 

@@ -28,7 +28,7 @@ NEWEST = 4
 _BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 
 
-def tightened(text: str) -> str:
+def tighten_json(text: str) -> str:
     """A JSON text without the blanks between its parts; any other text as it is."""
     if text.lstrip()[:1] not in ("{", "[") or text.rstrip()[-1:] not in ("}", "]"):
         return text
@@ -171,18 +171,18 @@ def tabled_text(text: str) -> str:
 
     It is never longer, and `untabled` gives back what was there, with the same spelling.
     """
-    tight = tightened(text)
+    tight = tighten_json(text)
     # too few objects for a table
     if tight.count("{") <= _LEAST_RECORDS or tight[:1] not in ("{", "["):
         return tight
     try:
         value = cast("Json", _decoder.decode(tight))
-        table = tabled(value)
+        table = make_tables(value)
         if table is value:
             return tight
         short = _encoder.encode(table).decode()
         # tried out: whoever reads the table must get the very same records
-        same = _encoder.encode(untabled(cast("Json", _decoder.decode(short)))).decode() == tight
+        same = _encoder.encode(undo_tables(cast("Json", _decoder.decode(short)))).decode() == tight
     except (ValueError, RecursionError):
         return tight
     return short if same and len(short) < len(tight) else tight
@@ -191,25 +191,25 @@ def tabled_text(text: str) -> str:
 def tabled_object(value: JsonObject) -> JsonObject:
     """An object, its lists of records as tables; itself where that is not shorter."""
     try:
-        table = tabled(value)
+        table = make_tables(value)
         if table is value or not isinstance(table, dict):
             return value
         short, whole = compact(table), compact(value)
-        same = compact(untabled(table)) == whole
+        same = compact(undo_tables(table)) == whole
     except (ValueError, RecursionError):
         return value
     return table if same and len(short) < len(whole) else value
 
 
-def tabled(value: Json) -> Json:
+def make_tables(value: Json) -> Json:
     """A value with tables for its lists of records; itself where it has none, or one already."""
-    return value if _has_table(value, 0) else _tabled(value, 0)
+    return value if _has_table(value, 0) else _make_table(value, 0)
 
 
-def untabled(value: Json) -> Json:
+def undo_tables(value: Json) -> Json:
     """A value with lists of records for its tables."""
     if isinstance(value, list):
-        return [untabled(one) for one in value]
+        return [undo_tables(one) for one in value]
     if not isinstance(value, dict):
         return value
     columns, rows, groups = value.get(COLUMNS), value.get(ROWS), value.get(GROUPS)
@@ -219,7 +219,7 @@ def untabled(value: Json) -> Json:
             return [_record(row, names) for row in rows]
         if isinstance(groups, list) and all(isinstance(one, list) for one in groups):
             return [[_record(row, names) for row in cast("list[Json]", one)] for one in groups]
-    return {name: untabled(one) for name, one in value.items()}
+    return {name: undo_tables(one) for name, one in value.items()}
 
 
 def _is_table(value: JsonObject) -> bool:
@@ -238,16 +238,16 @@ def _has_table(value: Json, depth: int) -> bool:
     return False
 
 
-def _tabled(value: Json, depth: int) -> Json:
+def _make_table(value: Json, depth: int) -> Json:
     if isinstance(value, dict):
-        fields = {name: _tabled(one, depth + 1) for name, one in value.items()}
+        fields = {name: _make_table(one, depth + 1) for name, one in value.items()}
         return value if all(fields[name] is value[name] for name in value) else fields
     if not isinstance(value, list):
         return value
     table = _table(value)
     if table is not None and len(_encoder.encode(table)) < len(_encoder.encode(value)):
         return table
-    rows = [_tabled(one, depth + 1) for one in value]
+    rows = [_make_table(one, depth + 1) for one in value]
     return value if all(new is old for new, old in zip(rows, value, strict=True)) else rows
 
 
@@ -279,7 +279,7 @@ def _cells(records: list[Json]) -> tuple[list[Json], list[Json]] | None:
         if any(list(one) != list(flat[0]) for one in flat):
             return None
     rows: list[Json] = [
-        [_tabled(cell, 0) if isinstance(cell, (dict, list)) else cell for cell in one.values()]
+        [_make_table(cell, 0) if isinstance(cell, (dict, list)) else cell for cell in one.values()]
         for one in flat
     ]
     return [*flat[0]], rows
@@ -297,5 +297,5 @@ def _record(row: Json, names: list[list[str]]) -> Json:
             if not isinstance(below, dict):
                 raise ValueError("a field is a value, or has fields")
             at = below
-        at[path[-1]] = untabled(cell)
+        at[path[-1]] = undo_tables(cell)
     return record

@@ -30,7 +30,7 @@ from weft.evals.evaluators import (
 )
 from weft.evals.task import CaseInputs, task
 from weft.late import late_pattern
-from weft.misuse import close, few
+from weft.misuse import find_near, join_few
 from weft.values import Json, require_object
 
 if TYPE_CHECKING:
@@ -91,14 +91,14 @@ def with_expectations(dataset: Cases) -> Cases:
     if empty:
         raise UsageError(
             f"{'a case expects' if len(empty) == 1 else f'{len(empty)} cases expect'} nothing:"
-            f" {few(empty)}",
+            f" {join_few(empty)}",
             where=dataset.name,
             hint="add expected_output:, or evaluators: such as `- trajectory: [get_weather]`",
         )
     # all before the first run: a mistake in the last case must not cost the others
     for number, case in enumerate(dataset.cases, 1):
         _require_inputs(case, f"{dataset.name}, {case.name or f'case {number}'}")
-    cases = [_compared(case, dataset.evaluators) for case in dataset.cases]
+    cases = [_with_expected_answer(case, dataset.evaluators) for case in dataset.cases]
     return Dataset(
         name=dataset.name,
         cases=cases,
@@ -125,7 +125,7 @@ def _require_inputs(case: AnyCase, where: str) -> None:
             )
 
 
-def _compared(case: AnyCase, shared: Sequence[AnyEvaluator]) -> AnyCase:
+def _with_expected_answer(case: AnyCase, shared: Sequence[AnyEvaluator]) -> AnyCase:
     everyone = [*case.evaluators, *shared]
     # some evaluator looks at the expected output already
     if case.expected_output is None or any(not isinstance(one, _BLIND) for one in everyone):
@@ -206,7 +206,7 @@ def _wrong_evaluator(path: Path, why: str) -> UsageError:
     """The error for a dataset that cannot be made: mostly an evaluator is spelled wrong."""
     if unknown := _UNKNOWN.search(why):
         known = re.findall(r"'([^']*)'", unknown[2])
-        near = close(unknown[1], known, cutoff=0.5)
+        near = find_near(unknown[1], known, cutoff=0.5)
         meant = f"did you mean `{near[0]}`? " if near else ""
         message = f"there is no evaluator `{unknown[1]}`"
         return UsageError(message, where=str(path), hint=f"{meant}known: {', '.join(known)}")

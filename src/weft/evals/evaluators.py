@@ -16,7 +16,7 @@ from weft.content import Part
 from weft.declare import Agent
 from weft.errors import DeclarationError
 from weft.evals.task import AgentRun, MadeCall
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.runtime.shortcuts import run
 from weft.values import Json, compact, require_object
 
@@ -477,7 +477,7 @@ def _choose(owner: str, option: str, value: str, choices: Sequence[str]) -> None
         raise DeclarationError(
             f"{option} is {value!r}",
             where=owner,
-            hint=meant(str(value), choices) or f"write one of {', '.join(choices)}",
+            hint=suggest_names(str(value), choices) or f"write one of {', '.join(choices)}",
         )
 
 

@@ -19,7 +19,7 @@ from weft.compiler.report import block_text
 from weft.declare import CallbackContext, Node, RunBudget, RunConfig
 from weft.errors import RunError, UsageError
 from weft.ir import Block, Prompt, ResultBlock
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.runtime.costs import cost_of, is_priced
 from weft.runtime.result import Result, total_usage
 from weft.runtime.runner import Runner
@@ -104,7 +104,7 @@ def task(
         seen = _SeenRequests()
         conversation = CaseInputs.read(inputs)
         async with Runner(root, plugins=[*plugins, seen], config=config) as runner:
-            results = await conversation.played(runner)
+            results = await conversation.play(runner)
         set_eval_attribute(ATTRIBUTE, _run_of(results, seen.requests))
         return _output(results[-1])
 
@@ -128,8 +128,8 @@ class CaseInputs(msgspec.Struct, frozen=True):
             return _conversation(cast("Mapping[str, object]", inputs))
         return CaseInputs(_messages(inputs))
 
-    async def played(self, runner: Runner) -> list[Result]:
-        """The result of each turn."""
+    async def play(self, runner: Runner) -> list[Result]:
+        """Run the turns, and return the result of each."""
         results: list[Result] = []
         session_id = "case"
         for message in self.messages:
@@ -168,7 +168,7 @@ def _conversation(inputs: Mapping[str, object]) -> CaseInputs:
         raise UsageError(
             f"inputs have no `{unknown}`",
             where="inputs",
-            hint=meant(unknown, _FIELDS) or f"there are {', '.join(_FIELDS)}",
+            hint=suggest_names(unknown, _FIELDS) or f"there are {', '.join(_FIELDS)}",
         )
     if ("message" in inputs) == ("messages" in inputs):
         raise UsageError(

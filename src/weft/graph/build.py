@@ -6,7 +6,13 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from weft import declare
-from weft.checker.agents import blurs, custom_writer, heard_by, may_write_anything, writes_of
+from weft.checker.agents import (
+    custom_writer,
+    may_write_anything,
+    speakers_visible_to,
+    why_writes_unknown,
+    writes_of,
+)
 from weft.checker.check import check, walk_program
 from weft.checker.functions import keys_of
 from weft.checker.world import Read, Site, WalkRecord, Writer
@@ -14,7 +20,7 @@ from weft.compiler.report import clip, preview
 from weft.declare import Agent, Node
 from weft.declare.compose import Composable
 from weft.declare.functions import name_of
-from weft.declare.route import OTHERWISE, quoted
+from weft.declare.route import OTHERWISE, quote_value
 from weft.declare.visit import Visitor, show
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.graph.model import (
@@ -106,7 +112,9 @@ class _Builder(Visitor[Member]):
     def visit_agent(self, node: Agent) -> Member:
         writes = [(key, writer.origin) for key, writer, _ in writes_of(node)]
         asked = tuple(f"asks {source.name} for tools" for source in node.tool_sources)
-        box = _BoxContent("agent", node.name, asked + _opaque(bool(blurs(node))), writes)
+        box = _BoxContent(
+            "agent", node.name, asked + _opaque(bool(why_writes_unknown(node))), writes
+        )
         below = _team(node)
         if not below:
             return self._vertex(node, box)
@@ -150,7 +158,7 @@ class _Builder(Visitor[Member]):
         if node.question:
             notes.append(f"asks {node.question}")
         if node.choices:
-            notes.append(f"one of {', '.join(quoted(choice) for choice in node.choices)}")
+            notes.append(f"one of {', '.join(quote_value(choice) for choice in node.choices)}")
         writes = [(node.key, Origin("field", "key", node.name))]
         return self._vertex(node, _BoxContent("gate", f"gate {node.name}", tuple(notes), writes))
 
@@ -229,7 +237,7 @@ class _Builder(Visitor[Member]):
         hears: dict[str, None] = {}
         if isinstance(node, Agent):
             for site in sites:
-                heard = heard_by(node, site.world)
+                heard = speakers_visible_to(node, site.world)
                 hears.update(dict.fromkeys(name for name in site.world.spoken if name in heard))
         return Vertex(
             id,

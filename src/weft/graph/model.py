@@ -161,7 +161,7 @@ def rows_of(vertex: Vertex) -> list[BoxRow]:
     """What a box says below its title: what comes in, what goes out, what is wrong."""
     rows = [_port_row("reads", port) for port in vertex.reads]
     if vertex.hears:
-        rows.append(BoxRow("hears", clip(f"hears {listed(vertex.hears)}", LONGEST)))
+        rows.append(BoxRow("hears", clip(f"hears {join_names(vertex.hears)}", LONGEST)))
     rows += [BoxRow("note", clip(preview(note), LONGEST)) for note in vertex.notes]
     if vertex.kind == "input":
         rows += [BoxRow("writes", clip(port.text, LONGEST), port) for port in vertex.writes]
@@ -174,8 +174,8 @@ def rows_of(vertex: Vertex) -> list[BoxRow]:
     return rows
 
 
-def listed(names: tuple[str, ...]) -> str:
-    """Names in a row: the nearest ones, and how many more there are."""
+def join_names(names: tuple[str, ...]) -> str:
+    """Join names: the nearest ones, and how many more there are."""
     nearest = ", ".join(names[-MOST_NAMES:])
     more = len(names) - MOST_NAMES
     return f"{nearest} +{more}" if more > 0 else nearest

@@ -335,7 +335,7 @@ BACK = 30.0
 """Room at the left of a loop for the way back."""
 
 WIDEST = 1300.0
-"""Lanes beyond so much width go into another row."""
+"""Lanes beyond this width go into another row."""
 
 Piece: TypeAlias = PlacedBox | Frame | Arrow | TextLabel
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from weft.compiler.report import clip, columns, preview
 from weft.graph.mermaid import frame_title
-from weft.graph.model import BoxRow, Graph, Group, Member, Vertex, listed, rows_of
+from weft.graph.model import BoxRow, Graph, Group, Member, Vertex, join_names, rows_of
 
 WIDTH = 100
 NARROWEST = 28
@@ -115,7 +115,11 @@ class _Drawing:
         if row.kind != "reads" or row.port is None:
             return row.text
         sources = self._sources.get((vertex.id, row.port.key))
-        return f"{row.text} {self.strokes.source} {listed(tuple(sources))}" if sources else row.text
+        return (
+            f"{row.text} {self.strokes.source} {join_names(tuple(sources))}"
+            if sources
+            else row.text
+        )
 
     def _inside(self, group: Group, room: int) -> TextLines:
         arrow = self.strokes.arrow
@@ -173,8 +177,8 @@ def _stack_blocks(blocks: list[TextLines], arrow: str = "") -> TextLines:
 
 def _centre_block(block: TextLines, width: int) -> Iterator[str]:
     margin = (width - block.width) // 2
-    before, behind = " " * margin, " " * (width - margin - block.width)
-    return (f"{before}{line}{behind}" for line in block.lines)
+    before, after = " " * margin, " " * (width - margin - block.width)
+    return (f"{before}{line}{after}" for line in block.lines)
 
 
 def _beside(blocks: list[TextLines]) -> TextLines:

@@ -17,7 +17,7 @@ import msgspec
 from weft.compiler.explain import SentTurns
 from weft.compiler.prefix import Segment
 from weft.compiler.report import SentRow
-from weft.detect.redaction import TextCut, moved, replaced
+from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
 from weft.inspector import questions
 from weft.inspector.inspection import Inspection
@@ -37,7 +37,7 @@ LARGEST = 24_000_000
 
 
 REOPEN = "weft inspect pkg.module:object --store sqlite:///weft.db"
-"""What to type to ask more of a session than its file holds, where nobody knows better."""
+"""The default command for asking more of a session than its file holds."""
 
 
 def export(
@@ -50,7 +50,7 @@ def export(
 ) -> str:
     """The whole session as a page: film, requests, caches, checks. It asks no server.
 
-    A file goes to people that nobody knows. What any agent of the session redacts or withholds is
+    A file may reach anybody. What any agent of the session redacts or withholds is
     replaced in all of it; `raw` keeps all that is stored. The file says which of the two it is.
 
     `command` opens the session again, for what only its program can answer: the page names it.
@@ -79,7 +79,7 @@ def export(
             continue
         drawing = _DrawnRequest(inspection, step.number, pieces, before.get(step.event.author))
         before[step.event.author] = drawing
-        packed.append(drawing.packed())
+        packed.append(drawing.pack())
     size = 0
     for number, one in enumerate(reversed(packed)):
         if size > largest:
@@ -287,7 +287,7 @@ class _DrawnRequest:
                 fields = [(lead, self._key, self._turns[index])]
             else:
                 fields = self._fields(after_turns=index >= 0)
-            ends = moved(ends, [cut for one in fields for cut in self._cuts_of(*one)])
+            ends = move_positions(ends, [cut for one in fields for cut in self._cuts_of(*one)])
         return [end - start for start, end in pairwise([0, *ends])]
 
     def _fields(self, *, after_turns: bool) -> list[tuple[int, str, Json]]:
@@ -356,10 +356,10 @@ class _DrawnRequest:
 
     def _mask_text(self, text: str, name: str, value: Json) -> str:
         """A field or a turn as it is shown."""
-        return replaced(text, [*self._cuts_of(0, name, value)])
+        return replace_cuts(text, [*self._cuts_of(0, name, value)])
 
     def _draw_rows(self, before: "_DrawnRequest | None") -> None:
-        """The rows: those of the turns grow, those around them are told anew."""
+        """The rows: those of the turns grow, those around them are written again."""
         rows, turns = self._view.report.sent, len(self._sent.rows)
         first = next(
             (at for at, row in enumerate(rows) if turns and row is self._sent.rows[0]), len(rows)
@@ -391,8 +391,8 @@ class _DrawnRequest:
         drawn = (row_json(row, self._origins, self._view.mask) for row in rows)
         return [{**row, "text": self._pieces.text(str(row["text"]))} for row in drawn]
 
-    def packed(self) -> _PackedStep:
-        """The answers about this request, with numbers in the place of its parts."""
+    def pack(self) -> _PackedStep:
+        """Pack the answers about this request, with numbers in the place of its parts."""
         facts, chains = self._view.facts(), self._view.chains()
         passes = facts["passes"]
         assert isinstance(passes, list)

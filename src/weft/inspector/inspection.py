@@ -24,6 +24,7 @@ from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.dialects import Entry
 from weft.errors import UsageError
+from weft.jsonschema import shorten
 from weft.passes.summaries import name_of_model
 from weft.recordings import Recording
 from weft.replay.replay import recorded_agents
@@ -268,7 +269,7 @@ class Inspection:
         return Mask(MaskRules(self.redact), self.session, self.artifacts)
 
     def for_file(self, *, raw: bool) -> "Inspection":
-        """The same inspection for readers that nobody knows.
+        """The same inspection for unknown readers.
 
         The rules of all agents then hold for every text, also for requests of an agent that has
         no such rule. With `raw` nothing is hidden that is stored.
@@ -310,7 +311,7 @@ class Inspection:
         if last is not None and (len(log) < len(known) or log[len(known) - 1].id != last.id):
             return self.anew(session)
         with self.lock:
-            # The walk goes on once; whoever asks this one again is sent on to where it went.
+            # The walk goes on once; asking this one again leads to where it went.
             if self._later is not None and len(self._later.session.events) <= len(log):
                 later = self._later
                 return later if len(later.session.events) == len(log) else later.grown(session)
@@ -547,7 +548,7 @@ class SharedTurns:
     def spans(self, request: Compilation, dialect: str) -> Iterator[tuple[int, str, str, Json]]:
         """The fields of a request, turns one by one, each with where it ends in its text.
 
-        Each is told as its field's name, as JSON, and as the value it is.
+        Each has its field's name, its JSON, and its value.
         """
         at, turns = 1, request.lowered(dialect).turns
         for index, (key, value) in enumerate(request.lower(dialect).items()):
@@ -637,7 +638,7 @@ class _MaskedTexts:
     def text(self, text: str, longest: int = 0) -> str:
         """A text, cut where it is longer."""
         text = self._mask.text(text) if self._mask is not None else text
-        return _clip(text, longest) if longest else text
+        return shorten(text, longest) if longest else text
 
     def value(self, value: Json) -> Json:
         """A JSON value."""
@@ -650,7 +651,7 @@ class _MaskedTexts:
     def state(self, values: JsonObject) -> JsonObject:
         """State as the page shows it: each value as JSON, long ones cut."""
         values = self._mask.state(values) if self._mask is not None else values
-        return {key: _clip(compact(value), 200) for key, value in values.items()}
+        return {key: shorten(compact(value), 200) for key, value in values.items()}
 
 
 def _frame(step: AnsweredStep, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObject:
@@ -728,7 +729,3 @@ def _event_row(index: int, event: Event, show: _MaskedTexts) -> JsonObject:
         "state": show.state(event.actions.state_delta),
         "error": show.text(": ".join(filter(None, (event.error_code, event.error_message))), 400),
     }
-
-
-def _clip(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"

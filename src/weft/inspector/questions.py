@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from weft.checker.check import check
+from weft.collector import collector_paused
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
@@ -30,7 +31,6 @@ from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import AnsweredStep, homes_of, speaker_of
 from weft.session import Event, Session
-from weft.session.strand import collector_paused
 from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject, compact
 
@@ -236,7 +236,7 @@ def dead_weight(inspection: Inspection) -> JsonObject:
 def trust(inspection: Inspection) -> JsonObject:
     """What is fenced, labelled or redacted, and into which calls untrusted words went.
 
-    Redacted and labelled values are told by their placeholders, in words and in arguments.
+    Redacted and labelled values are recognised by their placeholders, in words and in arguments.
     """
     mask = inspection.mask
     guards: dict[tuple[str, str], JsonObject] = {}

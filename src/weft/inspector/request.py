@@ -20,7 +20,7 @@ from weft.compiler.prefix import SourceMap
 from weft.compiler.report import Report, SentRow, block_text
 from weft.declare import Agent, Node
 from weft.declare.tool import Tool
-from weft.detect.redaction import TextCut, moved, replaced
+from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
 from weft.inspector.inspection import CacheCount, Inspection, reported_usage
 from weft.ir import Item
@@ -71,11 +71,13 @@ class RequestView:
         cuts = self._cuts()
         segments: list[Json] = [
             [end, origins.number(one.origin), pointers.setdefault(one.pointer, len(pointers))]
-            for one, end in zip(traced, moved([one.end for one in traced], cuts), strict=True)
+            for one, end in zip(
+                traced, move_positions([one.end for one in traced], cuts), strict=True
+            )
         ]
         return {
             **self.facts(),
-            "text": replaced(self.text, cuts),
+            "text": replace_cuts(self.text, cuts),
             "segments": segments,
             "pointers": [self.mask_text(one) for one in pointers],
             "rows": [row_json(row, origins, self.mask) for row in self.report.sent],
@@ -238,18 +240,18 @@ class RequestView:
             for cut in self._cuts_near(request, start, end)
             if cut.start < end and cut.end > start
         ]
-        # half a hidden value would be shown as it is
+        # half a hidden value would not be recognised, and shown
         if near:
             start, end = min(start, near[0].start), max(end, near[-1].end)
         cuts = [TextCut(cut.start - start, cut.end - start, cut.placeholder) for cut in near]
-        return replaced(text[start:end], cuts), moved([at - start], cuts)[0]
+        return replace_cuts(text[start:end], cuts), move_positions([at - start], cuts)[0]
 
     def _ages(self) -> list[Json]:
         """Stretches of the text with their ages: `[end, requests]`."""
         shared, dialect = self.inspection.shared, self.request.dialect
         age_of = self.ages()
         spans = [*shared.spans(self.request, dialect)]
-        ends = moved([end for end, *_ in spans], self._cuts())
+        ends = move_positions([end for end, *_ in spans], self._cuts())
         ages = (age_of(key, text) for _, key, text, _ in spans)
         return [[end, age] for end, age in zip(ends, ages, strict=True)]
 

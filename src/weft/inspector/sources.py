@@ -107,7 +107,7 @@ class _SessionCount:
                 if time.monotonic() > end:
                     return
         except Exception:
-            # the list has no number then; who opens the session is told why
+            # the list has no number then; opening the session shows why
             _log.warning("a session cannot be counted", exc_info=True)
             self._parts = []
         self.total = SessionSpending.total(self._parts)
@@ -248,7 +248,7 @@ class StoredSessions:
             app, user, id = msgspec.json.decode(key, type=tuple[str, str, str])
         except (msgspec.DecodeError, UnicodeError):
             raise _no_session(key) from None
-        # another user's session is told like one that is not there
+        # another user's session looks like one that does not exist
         if self._user is not None and user != self._user:
             raise _no_session(id)
         return SessionKey(app, user, id)

@@ -138,6 +138,8 @@ class PassNotes(Sequence[Note]):
 
 
 def _may_hold(part: Sequence[Note]) -> bool:
+    if type(part) is list:
+        return bool(part)
     if isinstance(part, Strand):
         return part.length > 0
     return (isinstance(part, LateSequence) and part.may_be_empty) or len(part) > 0
@@ -210,7 +212,7 @@ class Prompt(msgspec.Struct, frozen=True):
     @property
     def system_text(self) -> str:
         """The system instruction as one string."""
-        return "\n\n".join(block.text for block in self.system)
+        return "\n\n".join([block.text for block in self.system])
 
     def with_items(
         self,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from weft.errors import UsageError
-from weft.misuse import few, meant
+from weft.misuse import join_few, suggest_names
 from weft.session import SessionKey
 from weft.turns import ENGINES as QUEUES
 
@@ -179,5 +179,5 @@ def _wrong(name: str, value: object, words: str) -> UsageError:
 def _require_known(flag: str, words: tuple[str, ...], known: tuple[str, ...]) -> None:
     for word in words:
         if word not in known:
-            hint = f"{meant(word, known)}; there are: {few(known)}".removeprefix("; ")
+            hint = f"{suggest_names(word, known)}; there are: {join_few(known)}".removeprefix("; ")
             raise UsageError(f"`{word}` is not one of them", where=flag, hint=hint)

@@ -266,8 +266,8 @@ class LoadReport:
                 kind: {
                     "open": len(self.taken_over(kind)) + len(self.taken_over(kind, itself=True)),
                     "elsewhere": len(self.taken_over(kind)),
-                    "median": _rounded(self.taken_over(kind), 0.5),
-                    "max": _rounded(self.taken_over(kind), 1.0),
+                    "median": _round_percentile(self.taken_over(kind), 0.5),
+                    "max": _round_percentile(self.taken_over(kind), 1.0),
                 }
                 for kind in ("kill", "stop")
                 if kind in plan.chaos
@@ -397,7 +397,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return values[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def _rounded(values: Sequence[float], share: float) -> float | None:
+def _round_percentile(values: Sequence[float], share: float) -> float | None:
     return round(percentile(values, share), 3) if values else None
 
 

@@ -45,7 +45,7 @@ from weft.load.report import (
     find_take_overs,
     judge_session,
 )
-from weft.misuse import few
+from weft.misuse import join_few
 from weft.runtime import Runner
 from weft.session import SessionKey
 from weft.stores import open_store
@@ -125,7 +125,7 @@ async def _app(plan: LoadPlan, driver: Driver, runner: Runner | None) -> str:
         raise UsageError(
             f"the server has no app `{plan.app}`" if plan.app else "the server has several apps",
             where="--app",
-            hint=f"name one of: {few(apps)}",
+            hint=f"name one of: {join_few(apps)}",
         )
     return driver.app
 

@@ -116,7 +116,7 @@ class Gemini(Remote):
                     raise
                 HEADS.lose(head, name)
             else:
-                HEADS.served(head, name)
+                HEADS.note_answered(head, name)
                 return
         async with _closing(super().generate(prompt, wire, stream=stream)) as answers:
             async for response in answers:
@@ -139,7 +139,7 @@ class Gemini(Remote):
         def moved(sending: Sending) -> Sending:
             return sending._replace(url=self.address.removesuffix(_PUBLISHER) + path, path=path)
 
-        return await self._asked_once(model, {"model": named, **fields}, moved)
+        return await self._ask_once(model, {"model": named, **fields}, moved)
 
     async def _credentials(self) -> dict[str, str]:
         if self._token is None:
@@ -296,7 +296,7 @@ class Heads:
                 return ""
         return await asyncio.shield(making)  # others wait for it too
 
-    def served(self, head: CachedHead, name: str) -> None:
+    def note_answered(self, head: CachedHead, name: str) -> None:
         """Note that a request which named the head was answered."""
         entry = self._entries.get((head.place, head.model, head.mark))
         if entry is not None and entry.name == name:

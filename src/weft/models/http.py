@@ -553,7 +553,7 @@ def _parse_leniently(body: bytes | str) -> Json:
     """Parse JSON with the small faults that models and servers make; None if it is not JSON.
 
     Half a character stays as it is, bytes that are not a character become one that says so, and a
-    number that is none, such as NaN, becomes null.
+    value such as NaN, which is not a number, becomes null.
     """
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     try:

@@ -16,7 +16,7 @@ from weft.dialects import wire_name
 from weft.dialects.facts import near_names
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.models import Model
 from weft.models.clients import carrier_for, client_keys
 from weft.models.http import Carrier, Reading, Sending, Timeouts, require_answer, timeouts_of
@@ -51,7 +51,7 @@ class Remote:
 
     def __init_subclass__(cls) -> None:
         # a wrong option is explained by those that there are: each class lists them by name
-        right = explained(f'{cls.__name__}("NAME")')
+        right = explain_calls(f'{cls.__name__}("NAME")')
         type.__setattr__(cls, "__init__", right(cast("Callable[..., None]", cls.__init__)))
 
     def __init__(
@@ -83,10 +83,10 @@ class Remote:
     @property
     def address(self) -> str:
         """The server's address without the path; "" if none is set."""
-        return self._located().base
+        return self._locate().base
 
-    def _located(self) -> Address:
-        return self._base_url if self._base_url is not None else self.service.located()
+    def _locate(self) -> Address:
+        return self._base_url if self._base_url is not None else self.service.locate()
 
     async def generate(
         self, prompt: Prompt, wire: JsonObject, *, stream: bool
@@ -110,7 +110,7 @@ class Remote:
                 reading: Reading | None = None
                 failed: ModelError | None = None
                 try:
-                    reading = await self._asked(sending, trail, stream=stream)
+                    reading = await self._ask(sending, trail, stream=stream)
                     while (pieces := await reading.more()) is not None:
                         if stream:
                             for partial in pieces:
@@ -128,11 +128,11 @@ class Remote:
                     if reading is not None:
                         await reading.close()
                 failed = await self._with_advice(failed, model)
-                pause = trail.failed(failed, has_streamed=has_streamed)
+                pause = trail.note_failure(failed, has_streamed=has_streamed)
                 # a trial is one attempt: the circuit decides whether there is another
                 if pause is None or trial:
                     outcome = failed.code
-                    raise self._given_up(failed, trail)
+                    raise self._end_attempts(failed, trail)
                 place, words = failed.where, failed.message
                 _log.warning(
                     "%s: %s [%s], trying again in %.1f s", place, words, failed.code, pause
@@ -157,15 +157,15 @@ class Remote:
                 path=sending.path.removesuffix(own) + other,
             )
 
-        return await self._asked_once(model, body, moved)
+        return await self._ask_once(model, body, moved)
 
-    async def _asked_once(
+    async def _ask_once(
         self, model: str, body: JsonObject, moved: Callable[[Sending], Sending]
     ) -> JsonObject:
-        """Ask something that is not a request for an answer, once; `moved` says where it goes."""
+        """Ask for something other than an answer, once; `moved` changes the address."""
         try:
             sending = moved(await self._sending(body, model, stream=False))
-            reading = await self._asked(sending, Trail(self._retry), stream=False)
+            reading = await self._ask(sending, Trail(self._retry), stream=False)
             try:
                 await reading.more()
                 return reading.body
@@ -179,7 +179,7 @@ class Remote:
             words = f"the answer is not complete after {self._retry.within:g} s"
             raise ModelError(words, code="timeout", hint="allow more: Retry(within=7200)")
 
-    def _given_up(self, error: ModelError, trail: Trail) -> ModelError:
+    def _end_attempts(self, error: ModelError, trail: Trail) -> ModelError:
         asked = error.retry_after
         if asked is not None and asked > self._retry.longest:
             error.hint = f"wait {asked:.0f} s, or give a fallback model"
@@ -189,7 +189,7 @@ class Remote:
 
     async def _sending(self, wire: JsonObject, model: str, *, stream: bool) -> Sending:
         """The request as it goes over the line."""
-        located = self._located()
+        located = self._locate()
         if not located.base and self._client is None:
             variable = self.service.url_variables[0]
             raise ModelError(
@@ -243,7 +243,7 @@ class Remote:
         """Headers that this provider wants for this request."""
         return {}
 
-    async def _asked(self, sending: Sending, trail: Trail, *, stream: bool) -> Reading:
+    async def _ask(self, sending: Sending, trail: Trail, *, stream: bool) -> Reading:
         remaining, usual = max(trail.remaining, 0.001), sending.timeouts
         # no attempt may last longer than the call as a whole
         if remaining < max(usual.first_byte, usual.read):
@@ -286,7 +286,7 @@ class Remote:
         error.provider = self.service.name
         error.model = model
         error.where = f"{self.service.name}/{model}"
-        hidden = (*self._secrets(), *_bare(self._lent.values()), *self._located().secrets())
+        hidden = (*self._secrets(), *_bare(self._lent.values()), *self._locate().secrets())
         error.message = without_keys(error.message, hidden)
         error.hint = without_keys(error.hint, hidden)
         error.args = (error.message, error.where, error.hint)
@@ -295,7 +295,7 @@ class Remote:
 
     def _discreet(self, response: ModelResponse) -> ModelResponse:
         """The answer without a key that the server repeats in it: the log must not keep one."""
-        keys = (*self._secrets(), *_bare(self._lent.values()), *self._located().keys())
+        keys = (*self._secrets(), *_bare(self._lent.values()), *self._locate().keys())
         long = [each for each in dict.fromkeys(keys) if len(each) >= _LONG]
         if not long:
             return response
@@ -317,7 +317,7 @@ class Remote:
 
 def _with_attempts(response: ModelResponse, trail: Trail) -> ModelResponse:
     """The response with the attempts it took, where it took more than one."""
-    attempts = trail.noted()
+    attempts = trail.list_attempts()
     return response if attempts is None else with_notes(response, Provenance(attempts=attempts))
 
 

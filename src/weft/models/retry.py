@@ -84,7 +84,7 @@ class Trail:
         """Note that an attempt starts now."""
         self._started = self._retry.clock()
 
-    def failed(self, error: ModelError, *, has_streamed: bool) -> float | None:
+    def note_failure(self, error: ModelError, *, has_streamed: bool) -> float | None:
         """Record a failure. Returns the wait before the next attempt, or None to give up."""
         pause = self._pause(error, has_streamed=has_streamed)
         at = round(self._started - self._began, 3)
@@ -92,8 +92,8 @@ class Trail:
         self.attempts.append(Attempt(at, error.code, error.status, rounded))
         return pause
 
-    def noted(self) -> list[Json] | None:
-        """All attempts as JSON, the last one a success; None where it was the only one."""
+    def list_attempts(self) -> list[Json] | None:
+        """List all attempts as JSON, the last one a success; None where it was the only one."""
         if not self.attempts:
             return None
         at = round(self._started - self._began, 3)

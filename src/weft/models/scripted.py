@@ -18,7 +18,7 @@ from weft.dialects.strict import RequestChecker
 from weft.errors import DeclarationError, ScriptExhausted, SessionError, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.ir.prompt import show_block
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.session import Usage
 from weft.values import Json, JsonObject, compact, require_object
 
@@ -110,10 +110,10 @@ class Answer(NamedTuple):
 
     def partials(self) -> Iterator[ModelResponse]:
         """The deltas as partial responses: texts and thoughts, in the order they stand in."""
-        for part in self._streamed():
+        for part in self._stream_parts():
             yield ModelResponse(content=Content(role="model", parts=(part,)), partial=True)
 
-    def _streamed(self) -> Iterator[Part]:
+    def _stream_parts(self) -> Iterator[Part]:
         if self.deltas is not None:
             yield from self.deltas
         elif self.response.content is not None:
@@ -141,7 +141,7 @@ class ScriptedModel:
     it stays as it was sent as long as nobody changes a turn in place.
     """
 
-    @explained('ScriptedModel(["an answer", call("tool", x=1)])')
+    @explain_calls('ScriptedModel(["an answer", call("tool", x=1)])')
     def __init__(
         self,
         script: Sequence[Entry] | Mapping[str, Sequence[Entry]],

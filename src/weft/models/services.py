@@ -82,9 +82,9 @@ class Service(msgspec.Struct, frozen=True):
 
     def address(self) -> str:
         """Its address as it may be shown; "" where nobody says one."""
-        return self.located().base
+        return self.locate().base
 
-    def located(self) -> Address:
+    def locate(self) -> Address:
         """The address from the environment, or the default."""
         variable = _first(self.url_variables)
         if not variable:

@@ -15,9 +15,9 @@ import msgspec
 from weft.declare.policy_parts import Compact
 from weft.diagnostics import Origin
 from weft.digest.asked import (
-    Asked,
+    CallQuery,
     NumberedWindow,
-    asked_by,
+    read_query,
     shows_all,
     tells_around,
     window_of,
@@ -155,12 +155,12 @@ class _Words(msgspec.Struct):
             if isinstance(call, CallBlock) and not self.fields.issuperset(call.args):
                 self.fields = self.fields | {name.lower() for name in call.args}
 
-    def asked_by(self, block: ResultBlock, item: Item) -> Asked:
+    def read_query(self, block: ResultBlock, item: Item) -> CallQuery:
         """What the call of a result asked for, with what was said before it."""
         calls = (one for one in item.blocks if isinstance(one, CallBlock))
         call = next((one for one in calls if one.id == block.call_id), None)
         arguments = _spelled_arguments(call.args if call is not None else {})
-        asked = asked_by(
+        asked = read_query(
             arguments,
             text_in(item),
             earlier=self.spoken,
@@ -471,9 +471,9 @@ def _spread(count: Callable[[str], int]) -> float:
     return min(max(1.0, round(count(_SAMPLE) / _SAMPLE_TOKENS, 1)), _MOST_SPREAD)
 
 
-def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultBlock) -> Asked:
+def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultBlock) -> CallQuery:
     """What a result was asked for. What a window ends with by reference counts as seen."""
-    asked = view.words.asked_by(block, item)
+    asked = view.words.read_query(block, item)
     text = sole_text(folded.response)
     if window_of(text) is None:
         return asked

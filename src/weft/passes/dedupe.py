@@ -2,7 +2,7 @@
 
 import re
 from collections import ChainMap
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -276,20 +276,30 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     # nobody's answer was stored, and none of the user's words: nothing can be there twice
     if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
-    carried = [one for value in env.instruction.carried.values() for one in _each(value)]
-    texts = {value.strip() for value in carried if isinstance(value, str)}
-    only_texts = all(isinstance(value, str) for value in carried)
+    carried = env.instruction.carried
+    only_texts, texts = True, set[str]()
+    for value in carried.values():
+        if isinstance(value, str):
+            texts.add(value.strip())
+        else:
+            only_texts = False
+    captured = env.instruction.captured
 
     def change(item: Item, _: None) -> Item | Note:
-        if env.instruction.captured and item.kind == "user" and item.author == "user":
+        if captured and item.kind == "user" and item.author == "user":
             return _referring(item, env)
-        text, key = _answer_text(item) if item.wrote else None, ""
-        # most answers are not carried: for texts a look into the set tells
-        if text is not None and (text.strip() in texts or not only_texts):
-            key = _carried(item, text, env)
-        if not key:
+        if not item.wrote or item.kind != "model":
             return item
-        return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item)
+        blocks = item.blocks
+        text: str | None
+        if len(blocks) == 1 and type(blocks[0]) is TextBlock:  # as nearly every answer
+            text = blocks[0].text
+        else:
+            text = _answer_text(item)
+        # most answers are not carried: for texts a look into the set tells
+        if text is None or (only_texts and text.strip() not in texts):
+            return item
+        return note_carried(item, text, carried) or item
 
     # it runs on new items only, whose thread begins again when another value is carried
     return rewrite_items(prompt, "dedupe_state", change)
@@ -315,24 +325,27 @@ def _referring(item: Item, env: Env) -> Item | Note:
 
 
 def _answer_text(item: Item) -> str | None:
-    """All that an item says, where it is an answer."""
+    """All that an answer says; None where there is more to it than words."""
     blocks = item.blocks
-    if item.kind != "model":
-        return None
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        return blocks[0].text
     if not all(isinstance(block, TextBlock | ThoughtBlock) for block in blocks):
         return None
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _carried(item: Item, text: str, env: Env) -> str:
-    """The key under which the instruction carries what this item says, if there is one."""
-    names = dict.fromkeys((*item.wrote, *env.instruction.carried))  # it may have been renamed since
-    for key in names:
-        if key in env.instruction.carried and any(
-            spells(text, one) for one in _each(env.instruction.carried[key])
-        ):
+def note_carried(item: Item, text: str, carried: Mapping[str, Json]) -> Note | None:
+    """Why an answer is left out, if the instruction carries what it says."""
+    key = find_carried(item.wrote, text, carried)
+    return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item) if key else None
+
+
+def find_carried(wrote: Sequence[str], text: str, carried: Mapping[str, Json]) -> str:
+    """The key under which the instruction carries a text that was written to keys, if any."""
+    for key in (*wrote, *carried):  # its own key first; it may have been renamed since
+        value = carried.get(key)
+        if isinstance(value, str):
+            if value == text or spells(text, value):
+                return key
+        elif value is not None and any(spells(text, one) for one in _each(value)):
             return key
     return ""
 

@@ -14,6 +14,7 @@ from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
 from weft.session import Event, Session
 from weft.session.strand import Strand
+from weft.session.talk import MOST_LETTERS
 from weft.values import Json, JsonObject, compact
 
 
@@ -363,10 +364,6 @@ def opening_of(first: Item) -> Item:
         last=first.position,
         event="",
     )
-
-
-MOST_LETTERS = 50_000
-"""A result with at most this many letters is sent as it is under every policy."""
 
 
 def is_short(response: JsonObject) -> bool:

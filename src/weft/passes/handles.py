@@ -28,7 +28,7 @@ from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact, handle_of
 
 if TYPE_CHECKING:
-    from weft.digest.asked import Asked
+    from weft.digest.asked import CallQuery
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 """Weft's own tools: what was recalled is to be read, and the others say next to nothing."""
@@ -57,7 +57,7 @@ class HandleLimits(NamedTuple):
     most: int = 0
     known: Container[str] = frozenset[str]()
     asks: bool = False
-    asked: "Asked | None" = None
+    asked: "CallQuery | None" = None
 
 
 def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
@@ -103,7 +103,7 @@ def short_result(
     env: Env,
     limits: HandleLimits,
     *,
-    asking: "Callable[[], Asked] | None" = None,
+    asking: "Callable[[], CallQuery] | None" = None,
     whole: Json = None,
 ) -> ShortResult | None:
     """The result as `compact_result` has it; None where it is short enough.

@@ -27,6 +27,7 @@ from weft.ir import (
 from weft.passes.env import Env, opening_of
 from weft.passes.rewrite import prepend_items, rewrite_items
 from weft.session.strand import Strand
+from weft.session.talk import Utterance
 from weft.values import compact
 
 REPLACED = "a later result replaced its placeholder"
@@ -262,14 +263,32 @@ def attribute_foreign(prompt: Prompt, env: Env) -> Prompt:
     def change(item: Item, _: None) -> Item | Note:
         if item.author in ("user", env.agent) or item.kind in ("summary", "results", "state"):
             return item
-        blocks = _narrated(item)
-        if not blocks:
-            reason = f"{item.author} only thought or handed over"
-            return Note("attribute_foreign", reason, item)
-        narrated = msgspec.structs.replace(item, kind="foreign", blocks=blocks)
-        return Note("attribute_foreign", f"it is {item.author}'s", item, narrated)
+        return tell_item(item)
 
     return rewrite_items(prompt, "attribute_foreign", change, key=env.agent)
+
+
+def tell_item(item: Item) -> Note:
+    """What becomes of another agent's item: text under its name, or nothing."""
+    blocks = _narrated(item)
+    if not blocks:
+        reason = f"{item.author} only thought or handed over"
+        return Note("attribute_foreign", reason, item)
+    narrated = msgspec.structs.replace(item, kind="foreign", blocks=blocks)
+    return Note("attribute_foreign", f"it is {item.author}'s", item, narrated)
+
+
+def tell_utterance(one: Utterance) -> list[str]:
+    """The texts of the blocks that `tell_item` makes of plain talk."""
+    if one.text:
+        return [_tell_text(one.author, one.text)]
+    author, texts, results = one.author, list[str](), list[str]()
+    for call in one.calls:
+        name = call.name
+        if name not in _ELIDED:
+            texts.append(_tell_act(author, _call_in_words(name, compact(call.args))))
+            results.append(_tell_act(author, _result_in_words(name, compact(call.response))))
+    return texts + results
 
 
 def _narrated(item: Item) -> tuple[Block, ...]:
@@ -300,29 +319,45 @@ def _narrated(item: Item) -> tuple[Block, ...]:
 def _line(author: str, block: Block) -> str:
     match block:
         case TextBlock():
-            return f"[{author}]: {block.text}"
+            return _tell_text(author, block.text)
         case CallBlock() | ResultBlock() if block.name in _ELIDED:
             return ""
         case ResultBlock():
             if block.synthetic:
                 return ""
-            act = f"{block.name} returned {compact(block.response)}"
+            act = _result_in_words(block.name, compact(block.response))
         case _:
             act = act_in_words(block)
-    return f"[{author}] {act}" if act else ""
+    return _tell_act(author, act) if act else ""
 
 
 def act_in_words(block: Block, short: Callable[[str], str] = str) -> str:
     """That something was called or ran, and what code gave; nothing for any other block."""
     match block:
         case CallBlock():
-            return f"called {block.name}({short(compact(block.args))})"
+            return _call_in_words(block.name, short(compact(block.args)))
         case CodeBlock():
             return f"ran code:\n{short(block.code)}"
         case CodeResultBlock():
             return f"code gave {block.outcome}:\n{short(block.output)}"
         case _:
             return ""
+
+
+def _tell_text(author: str, text: str) -> str:
+    return f"[{author}]: {text}"
+
+
+def _tell_act(author: str, act: str) -> str:
+    return f"[{author}] {act}"
+
+
+def _call_in_words(name: str, arguments: str) -> str:
+    return f"called {name}({arguments})"
+
+
+def _result_in_words(name: str, response: str) -> str:
+    return f"{name} returned {response}"
 
 
 # --- the edges of a request

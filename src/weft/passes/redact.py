@@ -6,8 +6,8 @@ from typing import TypeVar, cast
 import msgspec
 
 from weft.declare.policy_parts import Redact
-from weft.detect import PLACEHOLDER, Redaction, wanted
-from weft.detect.redaction import TextCut, moved, replaced
+from weft.detect import PLACEHOLDER, Redaction, resolve_targets
+from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
@@ -41,7 +41,7 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     Before:  system "Mail to ops@example.com." | user "I am at jane@example.org"
     After:   system "Mail to <EMAIL_51ad1c0b3f>." | user "I am at <EMAIL_6ba1e0c1d2>"
     """
-    what = wanted(options.kinds, options.patterns, options.fields)
+    what = resolve_targets(options.kinds, options.patterns, options.fields)
     placeholders = env.log.memo[_Placeholders, env.session.id]
     # what a notebook shows of a run is masked by the same rules
     placeholders.rules.setdefault(options)
@@ -272,8 +272,8 @@ def _text(block: TextBlock, rounds: Iterable[Sequence[TextCut]]) -> TextBlock:
     """The block with its cuts made, and its spans moved along."""
     text, spans = block.text, block.spans
     for cuts in rounds:
-        text = replaced(text, cuts)
-        ends = moved([span.end for span in spans], cuts)
+        text = replace_cuts(text, cuts)
+        ends = move_positions([span.end for span in spans], cuts)
         spans = tuple(
             Span(end, span.origin)
             for before, end, span in zip([0, *ends], ends, spans, strict=False)

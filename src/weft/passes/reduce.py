@@ -23,7 +23,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.block import RECALL
-from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short, is_spoken
+from weft.passes.env import Env, TokenFacts, is_short, is_spoken
 from weft.passes.handles import (
     HandleLimits,
     compact_media,
@@ -36,6 +36,7 @@ from weft.passes.handles import (
     with_media_words,
 )
 from weft.passes.rewrite import map_blocks, rewrite_items
+from weft.session.talk import MOST_LETTERS
 from weft.values import Json, JsonObject, compact, handle_of
 
 BOUNDED_TO = 16_000

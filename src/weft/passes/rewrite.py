@@ -164,6 +164,8 @@ def rewrite_items(
     answer is kept. Changes of items at or after the log position `until` wait for it to move on,
     of all or of those for which `waits` is true.
     """
+    if fold is None and until is None and not prompt.items.settled:  # as `fold_items`, for short
+        return _rewrite_tail(prompt, None, change, None, None)  # type: ignore[misc]
     return fold_items(prompt, step, change, key=key, fold=fold, until=until, waits=waits).prompt
 
 
@@ -182,7 +184,8 @@ def fold_items(
     delay = _Delay(until, waits) if until is not None else None
     folding = fold if fold is not None else cast("PassFold[State]", _NO_FOLD)
     if not items.settled:  # new items, which the thread keeps once they are final
-        return _rewrite_tail(prompt, None, change, folding.start(), delay)
+        state = folding.start()
+        return Rewritten(_rewrite_tail(prompt, None, change, state, delay), state)
     with items.lock:
         outcomes = items.memo[_Outcomes]
         outcome = outcomes.by_key.get((step, key))
@@ -204,7 +207,8 @@ def fold_items(
         state = cast("State", outcome.state)
         if items.tail:
             # a copy of the state: the tail is not final, and the next request has another
-            return _rewrite_tail(prompt, outcome, change, folding.over(state), delay)
+            state = folding.over(state)
+            return Rewritten(_rewrite_tail(prompt, outcome, change, state, delay), state)
         if outcome.items is None:
             return Rewritten(prompt, state)
         notes = outcome.notes if outcome.notes is not None else ()
@@ -217,7 +221,7 @@ def _rewrite_tail(
     change: Callable[[Item, State], "Item | Note"],
     state: State,
     delay: "_Delay | None",
-) -> Rewritten[State]:
+) -> Prompt:
     """The prompt with what became of its settled items, and its tail changed on top of that."""
     items = prompt.items
     tail: list[Item] = []
@@ -239,12 +243,12 @@ def _rewrite_tail(
                 tail.append(after.after)
     settled = outcome.items if outcome is not None else None
     if not changed and settled is None:
-        return Rewritten(prompt, state)
+        return prompt
     if settled is None:
         settled = items.first(items.settled)
     known = outcome.notes if outcome is not None else None
     all_notes = known.with_tail(notes) if known is not None else notes
-    return Rewritten(prompt.with_strand(settled.with_tail(tail), all_notes), state)
+    return prompt.with_strand(settled.with_tail(tail), all_notes)
 
 
 def _advance(

@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from weft.declare.policy import Policy
 from weft.declare.policy_parts import (
     Everything,
     FromAgents,
@@ -378,19 +379,23 @@ def drop_data(prompt: Prompt, env: Env) -> Prompt:
     Before:  user "Fly me to Oslo" | model(classifier) "booking"   (classifier.writes("intent"))
     After:   user "Fly me to Oslo"
     """
-    if not prompt.features & Feature.DATA or not _hides(env):
+    if not prompt.features & Feature.DATA or not hides_data(env.policy):
         return prompt
 
     def change(item: Item, _: None) -> Item | Note:
-        if not item.data:
-            return item
-        return Note("drop_data", f"what {item.author} says is data: it is read by its key", item)
+        return note_data(item) if item.data else item
 
     return rewrite_items(prompt, "drop_data", change)
 
 
-def _hides(env: Env) -> bool:
-    return any(
-        isinstance(stage.selector, Everything) and not stage.selector.data
-        for stage in env.policy.stages
-    )
+def note_data(item: Item) -> Note:
+    """Why an item is left out that is data for others."""
+    return Note("drop_data", f"what {item.author} says is data: it is read by its key", item)
+
+
+def hides_data(policy: Policy) -> bool:
+    """Whether what is data for others is left out."""
+    for stage in policy.stages:
+        if isinstance(stage.selector, Everything) and not stage.selector.data:
+            return True
+    return False

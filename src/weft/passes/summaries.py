@@ -403,16 +403,18 @@ def _saves(text: str, items: tuple[Item, ...], env: Env) -> bool:
     """Whether an extract is shorter than what it was taken from; counted once a log."""
     key = (env.model.name, items[0].key, len(items), text)
     known = env.log.memo.of((_Saving, *key))
-    if known is None:
+    # a result that came late changes an item, and may leave the extract as it was
+    if known is None or known.items != items:
         whole = "\n".join(map(str, entries_of(items, env)))
         tokens = env.tokens.count(whole) - env.tokens.count(HEADING + text)
-        known = env.log.memo.keep(_Saving(tokens), *key)
+        known = env.log.memo.keep(_Saving(items, tokens), *key)
     return known.tokens > 0
 
 
 class _Saving(NamedTuple):
-    """How many tokens fewer an extract takes than what it was taken from."""
+    """How many tokens fewer an extract takes than the items it was taken from."""
 
+    items: tuple[Item, ...]
     tokens: int
 
 

@@ -105,7 +105,9 @@ def _late(chapter: str, name: str, is_needed: Callable[[Prompt, Env], bool]) -> 
     """A pass that few requests need: its chapter is loaded for the first of them."""
 
     def late(prompt: Prompt, env: Env) -> Prompt:
-        return cast("Pass", _load(chapter, name))(prompt, env) if is_needed(prompt, env) else prompt
+        if not is_needed(prompt, env):
+            return prompt
+        return _load(chapter, name)(prompt, env)  # type: ignore[return-value]
 
     late.__name__ = name
     return late

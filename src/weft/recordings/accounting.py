@@ -50,7 +50,7 @@ def require_accounted(
     first recording.
     """
     read = [*recordings]
-    return _require_none([*_lost(values, read)], read, where=where, lenient=lenient)
+    return _require_none([*_find_lost(values, read)], read, where=where, lenient=lenient)
 
 
 def require_tools_called(
@@ -104,8 +104,8 @@ def _places(some: list[Found]) -> tuple[str, ...]:
     return tuple(one.place for one in some[:3])
 
 
-def _lost(values: Iterable[tuple[str, Json]], recordings: list[Recording]) -> Iterator[Found]:
-    """What is in the values and in no recording, but for what a reader left on purpose."""
+def _find_lost(values: Iterable[tuple[str, Json]], recordings: list[Recording]) -> Iterator[Found]:
+    """Find what is in the values and in no recording, but for what a reader left on purpose."""
     # readers write `file: messages[3]` where this count has a path
     excused = {_path(place) for one in recordings for place in one.excused}
     contents = _RecordedContents(recordings)

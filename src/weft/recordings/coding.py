@@ -16,9 +16,9 @@ from weft.errors import SessionError, UsageError
 from weft.recordings.recording import (
     Recording,
     Transcript,
+    read_usage,
     seconds,
     show_media,
-    used,
     with_fields,
 )
 from weft.recordings.requests import RequestReader
@@ -119,8 +119,8 @@ class _ClaudeCode:
     def _thread(self, lines: Sequence[TranscriptLine]) -> set[str]:
         """The places of the messages that the conversation still has at its end.
 
-        Going back to an earlier message leaves a branch behind. Results of parallel calls, and the
-        pieces of one answer, look like branches too and are none.
+        Going back to an earlier message leaves a branch that nothing continues. Results of
+        parallel calls, and the pieces of one answer, look like branches too and are not.
         """
         by_uuid = {text_at(line.value, "uuid"): line for line in lines if line.value.get("uuid")}
         parents = {
@@ -214,7 +214,7 @@ class _ClaudeCode:
             parts,
             time=seconds(last.value.get("timestamp")),
             model=text_at(message, "model"),
-            usage=used(whole, usage.get("output_tokens"), read),
+            usage=read_usage(whole, usage.get("output_tokens"), read),
             cache_write=written or None,
         )
 
@@ -305,7 +305,9 @@ class _Codex:
         elif kind:
             self._item(value, line.where, time)
         else:
-            raise SessionError("this is no line of a rollout", where=line.where, hint="is it cut?")
+            raise SessionError(
+                "this is not a line of a rollout", where=line.where, hint="is it cut?"
+            )
 
     def _entry(self, kind: str, payload: JsonObject, where: str, time: float | None) -> None:
         transcript = self.transcript
@@ -422,7 +424,7 @@ class _Codex:
         self.parts, self.time, self.usage = [], None, {}
 
     def _late_usage(self) -> None:
-        """Tokens that were told after the answer had ended; a repeated notice changes nothing."""
+        """Add tokens that were reported after the answer; a repeated report changes nothing."""
         events, usage = self.transcript.events, _codex_usage(self.usage)
         self.usage = {}
         for at in range(len(events) - 1, -1, -1):
@@ -439,7 +441,7 @@ class _Codex:
 
 
 def _codex_usage(usage: JsonObject) -> Usage | None:
-    return used(
+    return read_usage(
         usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cached_input_tokens")
     )
 
@@ -527,7 +529,7 @@ def _take_opencode(transcript: Transcript, info: JsonObject, parts: list[JsonObj
         spoken,
         time=time,
         model=text_at(info, "modelID"),
-        usage=used(fresh + read + written, output, read) if isinstance(fresh, int) else None,
+        usage=read_usage(fresh + read + written, output, read) if isinstance(fresh, int) else None,
         cache_write=written or None,
         error=text_at(failure, "name") or None,
     )

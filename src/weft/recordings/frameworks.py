@@ -33,11 +33,11 @@ from weft.recordings.recording import (
     Transcript,
     raise_first,
     read_json,
+    read_usage,
     readable_media,
     recording_of,
     seconds,
     show_media,
-    used,
     with_events,
 )
 from weft.session import Event, Session
@@ -59,7 +59,7 @@ _SPOKEN = {
 """The classes of messages in serialized constructors, and their types."""
 
 _DIALECTS = {"anthropic": "anthropic", "openai": "openai-chat", "google_genai": "gemini"}
-"""Whose signatures and opaque parts a library's provider name means."""
+"""The dialect that owns signatures and opaque parts, by a library's name of the provider."""
 
 
 _LANGCHAIN_FIELDS = (
@@ -141,7 +141,7 @@ def _take_langchain(transcript: Transcript, kind: str, fields: JsonObject, where
         transcript.put_aside("removal", "the message it removes is not in the file", where)
     else:
         raise SessionError(
-            f"{kind!r} is no type of message",
+            f"{kind!r} is not a type of message",
             where=where,
             hint="types are human, ai, system, tool, function and chat",
         )
@@ -180,7 +180,7 @@ def _take_answer(transcript: Transcript, fields: JsonObject, where: str) -> None
     transcript.answer(
         parts,
         model=text_at(metadata, "model_name") or text_at(metadata, "model"),
-        usage=used(
+        usage=read_usage(
             usage.get("input_tokens"), usage.get("output_tokens"), details.get("cache_read")
         ),
         cache_write=written if isinstance(written, int) else None,
@@ -213,7 +213,7 @@ def _blocks(transcript: Transcript, content: Json, where: str) -> list[Part]:
         return [text_part(content)] if content else []
     if not isinstance(content, list):
         raise SessionError(
-            f"{describe_kind(content)} is no content",
+            f"{describe_kind(content)} is not content",
             where=where,
             hint="content is text, or a list",
         )
@@ -330,7 +330,7 @@ def _take_pydantic_request(transcript: Transcript, message: JsonObject, where: s
             case "tool-return":
                 call_id = text_at(part, "tool_call_id")
                 name = text_at(part, "tool_name") or transcript.name_of(call_id)
-                response = _returned(content, failed=part.get("outcome") == "failed")
+                response = _wrap_result(content, failed=part.get("outcome") == "failed")
                 results.append(result_part(name, response, id=call_id or None))
             case "retry-prompt" if text_at(part, "tool_name"):
                 call_id = text_at(part, "tool_call_id")
@@ -349,7 +349,7 @@ def _take_pydantic_request(transcript: Transcript, message: JsonObject, where: s
         transcript.user(words, time=time)
 
 
-def _returned(content: Json, *, failed: bool) -> JsonObject:
+def _wrap_result(content: Json, *, failed: bool) -> JsonObject:
     if failed:
         return {"error": content}
     return content if isinstance(content, dict) else {"result": content}
@@ -435,7 +435,7 @@ def _take_pydantic_response(transcript: Transcript, message: JsonObject, where: 
         parts,
         time=seconds(message.get("timestamp")),
         model=text_at(message, "model_name"),
-        usage=used(
+        usage=read_usage(
             usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cache_read_tokens")
         ),
         cache_write=written if isinstance(written, int) and written else None,
@@ -484,9 +484,9 @@ def read_events(
                 content = msgspec.structs.replace(content, parts=whole)
                 event = msgspec.structs.replace(event, content=content)
         read.append(event)
-    if asides.listed():
+    if asides.collect():
         session = with_events(session, read)
-    return recording_of(session)._replace(format="adk", source=where, aside=asides.listed())
+    return recording_of(session)._replace(format="adk", source=where, aside=asides.collect())
 
 
 def read_database(path: Path) -> Iterator[Recording]:
@@ -541,7 +541,7 @@ class _Database:
                 # the sessions that can be read are given first; the error comes at the end
                 broken.append(error)
                 continue
-            yield recording._replace(aside=(*recording.aside, *self.mended.listed()))
+            yield recording._replace(aside=(*recording.aside, *self.mended.collect()))
         raise_first(broken)
 
     def _recording(

@@ -24,7 +24,7 @@ from weft.values import compact
 
 
 def join_calls(recordings: Iterable[Recording], *, of_files: bool = False) -> list[Recording]:
-    """The recordings of one file, its calls joined; those that are not calls stay as they are.
+    """The recordings of one file, its calls joined; other recordings do not change.
 
     Of a call only what is new in it is kept: a log repeats each word in every later line. If each
     is of a file of its own, they are a log only where one of them goes on with another.
@@ -185,7 +185,7 @@ def renumber(events: Iterable[Event]) -> list[Event]:
 
 
 class _SpokenPieces:
-    """What events say, piece by piece, so that it can be told what two requests begin with alike.
+    """What events say, piece by piece, to find the common beginning of two requests.
 
     Thoughts and ids are not part of it: clients leave them out, or give others, when they send an
     answer back.

@@ -38,6 +38,7 @@ from weft.recordings.recording import (
     Recording,
     Transcript,
     declared_tools,
+    parse_json,
     tools_of,
     with_fields,
 )
@@ -202,7 +203,7 @@ class _Turns:
 
 
 def _sound_chat(request: JsonObject, where: str) -> JsonObject:
-    """The request with messages that the dialect reads; an error names the one that is none."""
+    """The request with messages that the dialect reads; an error names any other."""
     listed = request.get("messages")
     messages: list[Json] = []
     for index, message in enumerate(listed if isinstance(listed, list) else []):
@@ -214,11 +215,11 @@ def _sound_chat(request: JsonObject, where: str) -> JsonObject:
         role, content = message.get("role"), message.get("content")
         if role not in _ROLES:
             raise SessionError(
-                f"{role!r} is no role", where=place, hint=f"roles are {', '.join(_ROLES)}"
+                f"{role!r} is not a role", where=place, hint=f"roles are {', '.join(_ROLES)}"
             )
         if not isinstance(content, str | list | None):
             raise SessionError(
-                f"{describe_kind(content)} is no content",
+                f"{describe_kind(content)} is not content",
                 where=place,
                 hint="content is text, or a list",
             )
@@ -319,7 +320,7 @@ def bedrock_model(id: str) -> str:
 
 def _converse_answer(response: Json, model: str) -> Json:
     """What Converse answered, as Anthropic would have."""
-    body = object_in(unwrapped(response))
+    body = object_in(unwrap_answer(response))
     message = object_in(object_in(body.get("output")).get("message"))
     if not message:
         return response
@@ -420,7 +421,7 @@ def read_plain(messages: list[Json], id: str, where: str) -> Recording:
             transcript.user(parts)
         else:
             raise SessionError(
-                f"{role!r} is no role", where=place, hint=f"roles are {', '.join(_ROLES)}"
+                f"{role!r} is not a role", where=place, hint=f"roles are {', '.join(_ROLES)}"
             )
         for name in message.keys() - {"role", "text"}:
             transcript.put_aside(f"`{name}` of a message", "a plain text has no such field", place)
@@ -447,7 +448,7 @@ _SHOWN = 60
 
 def take_answer(transcript: Transcript, dialect: str, answer: Json, where: str) -> bool:
     """Add the answer to the transcript, or name why not; whether it was added."""
-    body = unwrapped(answer)
+    body = unwrap_answer(answer)
     if body is None:
         return False
     try:
@@ -475,8 +476,8 @@ def take_answer(transcript: Transcript, dialect: str, answer: Json, where: str) 
     return True
 
 
-def unwrapped(answer: Json) -> Json:
-    """What came from the provider, out of what a recorder put around it; None if nothing did."""
+def unwrap_answer(answer: Json) -> Json:
+    """Take the provider's answer out of what a recorder put around it; None if there was none."""
     while isinstance(answer, dict):
         inner = next((key for key in ("body", "string") if key in answer), None)
         # these are a provider's own fields: this is the answer itself
@@ -491,15 +492,15 @@ def body_of(answer: Json, dialect: str) -> JsonObject:
     if isinstance(answer, dict):
         return answer
     if isinstance(answer, str):
-        parsed = _parsed(answer)
+        parsed = parse_json(answer)
         if isinstance(parsed, dict):
             return cast("JsonObject", parsed)
-        return _assembled(_events(answer) if parsed is None else _chunks(parsed), dialect)
-    return _assembled(_chunks(answer), dialect)
+        return _assemble_body(_events(answer) if parsed is None else _chunks(parsed), dialect)
+    return _assemble_body(_chunks(answer), dialect)
 
 
-def _assembled(events: Iterator[tuple[str, Json]], dialect: str) -> JsonObject:
-    """The body that the events of a stream add up to."""
+def _assemble_body(events: Iterator[tuple[str, Json]], dialect: str) -> JsonObject:
+    """Put the body together that the events of a stream add up to."""
     stream = stream_of(dialect)
     for name, data in events:
         if data is None:
@@ -507,7 +508,7 @@ def _assembled(events: Iterator[tuple[str, Json]], dialect: str) -> JsonObject:
         elif isinstance(data, dict):
             stream.feed(name, data)
         else:
-            raise ModelError(f"a chunk of its stream is no object: {_short(data)}")
+            raise ModelError(f"a chunk of its stream is not an object: {_short(data)}")
     return stream.body()
 
 
@@ -518,7 +519,7 @@ def _events(text: str) -> Iterator[tuple[str, Json]]:
     if not whole:
         raise ModelError(f"it is neither JSON nor a stream of events: {_short(text)}")
     for name, data in whole:
-        yield name, cast("Json", _parsed(data)) or data
+        yield name, cast("Json", parse_json(data)) or data
     if reader.done:
         yield "", None
 
@@ -526,12 +527,12 @@ def _events(text: str) -> Iterator[tuple[str, Json]]:
 def _chunks(answer: object) -> Iterator[tuple[str, Json]]:
     """The chunks of a list: objects, `{"event": ..., "data": ...}`, or the lines of a stream."""
     if not isinstance(answer, list):
-        raise ModelError(f"{describe_kind(answer)} is no answer")
+        raise ModelError(f"{describe_kind(answer)} is not an answer")
     chunks = cast("list[Json]", answer)
     if chunks and all(isinstance(chunk, str) for chunk in chunks):
         lines = cast("list[str]", chunks)
         if all(line.lstrip().startswith("{") for line in lines):
-            chunks = [cast("Json", _parsed(line)) or line for line in lines]
+            chunks = [cast("Json", parse_json(line)) or line for line in lines]
         else:  # an empty line ends an event, and recorders leave it out
             ends = (line.rstrip("\r\n") for line in lines)
             text = "\n".join(line if line.startswith("event:") else f"{line}\n" for line in ends)
@@ -543,24 +544,12 @@ def _chunks(answer: object) -> Iterator[tuple[str, Json]]:
             if data == "[DONE]":
                 yield "", None
                 continue
-            data = cast("Json", _parsed(data)) if isinstance(data, str) else data
+            data = cast("Json", parse_json(data)) if isinstance(data, str) else data
             yield (name if isinstance(name, str) else ""), data
         elif chunk == "[DONE]":
             yield "", None
         else:
             yield "", chunk
-
-
-def _parsed(text: str) -> object:
-    """The value that a text is the JSON of; None where it is none."""
-    try:
-        return cast("object", msgspec.json.decode(text.encode("utf-8", "surrogatepass")))
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return cast("object", json.loads(text))  # half an emoji, which only the slow reader takes
-    except (ValueError, RecursionError):
-        return None
 
 
 def _short(value: object) -> str:

@@ -7,7 +7,6 @@ and the line, or the index in it.
 
 import glob
 import gzip
-import json
 import logging
 import re
 import zlib
@@ -20,7 +19,7 @@ import msgspec
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.dialects.wire import object_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
-from weft.misuse import close
+from weft.misuse import find_near
 from weft.recordings.accounting import require_accounted, require_tools_called
 from weft.recordings.coding import (
     TranscriptLine,
@@ -47,7 +46,7 @@ from weft.recordings.providers import (
     read_messages,
     read_plain,
     read_provider,
-    unwrapped,
+    unwrap_answer,
 )
 from weft.recordings.recording import (
     AGENT,
@@ -55,10 +54,11 @@ from weft.recordings.recording import (
     Aside,
     Asides,
     Recording,
-    mended,
+    parse_json,
     raise_first,
     read_json,
     recording_of,
+    replace_surrogates,
     seconds,
     tools_of,
 )
@@ -187,7 +187,7 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
-    if len(lines) == 1 or _is_whole(lines[0][1]):
+    if len(lines) == 1 or isinstance(parse_json(lines[0][1]), dict | list):
         yield from _read_lines(lines, values)
         return
     asides = Asides()
@@ -241,7 +241,7 @@ def _torn_line(error: SessionError | None) -> Asides:
 
 def _with(recordings: Iterable[Recording], asides: Asides) -> Iterator[Recording]:
     """The recordings, the first of them with what else was set aside."""
-    listed = asides.listed()
+    listed = asides.collect()
     for recording in recordings:
         yield recording._replace(aside=(*recording.aside, *listed)) if listed else recording
         listed = ()
@@ -274,7 +274,7 @@ class _Values:
         """
         whole = self._conversation(rows)
         if whole is not None:
-            # a conversation with a hole in it is none
+            # a conversation with a hole in it is not a conversation
             raise_first(broken)
             yield from _with(whole, Asides.of(*mended.values(), _torn_line(torn)))
             return
@@ -332,7 +332,7 @@ class _Values:
             yield from self._account([(where, value)], self._object(value, id, where), where)
             return
         if not isinstance(value, list):
-            raise SessionError("this is no recording", where=where, hint=FORMS)
+            raise SessionError("this is not a recording", where=where, hint=FORMS)
         if not value:
             raise SessionError("there is no recording in it", where=where, hint=FORMS)
         objects = [one for one in value if isinstance(one, dict)]
@@ -411,7 +411,7 @@ class _Values:
             )
             if recording.call is not None:
                 recording = recording._replace(call=recording.call._replace(time=_time_in(raw)))
-            beside = () if inner is None else _fields_beside(raw, _ENVELOPE, "request", where)
+            beside = () if inner is None else _find_other_fields(raw, _ENVELOPE, "request", where)
             yield recording._replace(aside=(*recording.aside, *beside))
             return
         if not isinstance(messages, list):
@@ -427,9 +427,11 @@ class _Values:
             recording = read_provider(chat, CHAT, label, where, answered=answered)
         else:
             recording = _with_tools(self._list(messages, label, where), request.get("tools"))
-        fields = [*_fields_beside(request, ("id", "messages", "tools", "model"), "messages", where)]
+        fields = [
+            *_find_other_fields(request, ("id", "messages", "tools", "model"), "messages", where)
+        ]
         if inner is not None:
-            fields += _fields_beside(raw, _ENVELOPE, "request", where)
+            fields += _find_other_fields(raw, _ENVELOPE, "request", where)
         yield recording._replace(aside=(*recording.aside, *fields))
 
     def _observation(self, row: JsonObject, id: str, where: str) -> Iterator[Recording]:
@@ -499,7 +501,7 @@ def _model_in(raw: JsonObject) -> str:
 
 def _time_in(raw: JsonObject) -> float:
     """When a call was made, where its recorder or its answer says so; else 0."""
-    answer = object_in(unwrapped(raw.get("response")))
+    answer = object_in(unwrap_answer(raw.get("response")))
     times = (
         raw.get(name) for name in ("timestamp", "time", "created_at", "createdAt", "startTime")
     )
@@ -507,10 +509,12 @@ def _time_in(raw: JsonObject) -> float:
     return next((time for time in moments if time), 0.0)
 
 
-def _fields_beside(raw: JsonObject, known: Sequence[str], what: str, where: str) -> Iterator[Aside]:
+def _find_other_fields(
+    raw: JsonObject, known: Sequence[str], what: str, where: str
+) -> Iterator[Aside]:
     for name, value in raw.items():
         if name not in known and value not in (None, "", [], {}):
-            yield Aside(f"`{name}` beside the {what}", "it is no part of the conversation", 1,
+            yield Aside(f"`{name}` next to the {what}", "it is not part of the conversation", 1,
                         (where,))  # fmt: skip
 
 
@@ -680,10 +684,10 @@ def require_format(format: str | None) -> None:
     """Refuse a format that there is not."""
     if format is None or format in FORMATS:
         return
-    near = close(str(format), FORMATS, cutoff=0.4)
+    near = find_near(str(format), FORMATS, cutoff=0.4)
     known = ", ".join(sorted(FORMATS))
     raise UsageError(
-        f"{format!r} is no format of recordings",
+        f"{format!r} is not a format of recordings",
         where="format",
         hint=f"did you mean {near[0]!r}? known: {known}" if near else f"known: {known}",
     )
@@ -705,7 +709,7 @@ def _unknown(messages: Sequence[JsonObject], where: str) -> SessionError:
         )
     keys = ", ".join(list(messages[0])[:6]) if messages else ""
     return SessionError(
-        f"this is no recording{f': an object with {keys}' if keys else ''}",
+        f"this is not a recording{f': an object with {keys}' if keys else ''}",
         where=where,
         hint=f"{FORMS}; formats: {', '.join(sorted(FORMATS))}",
     )
@@ -736,11 +740,11 @@ def from_messages(
     require_format(format)
     name = "messages"
     if isinstance(messages, str | bytes):
-        data = messages if isinstance(messages, bytes) else _escaped(messages).encode()
+        data = messages if isinstance(messages, bytes) else _escape_surrogates(messages).encode()
         recordings = list(read_recordings(data, name=name, format=format, lenient=lenient))
     else:
         asides = Asides()
-        value = mended(_plain_json(messages, name), name, asides.add)
+        value = replace_surrogates(_plain_json(messages, name), name, asides.add)
         values = _Values(name, format, lenient=lenient)
         recordings = list(_with(values.read(value, id, name), asides))
     if len(recordings) != 1:
@@ -755,7 +759,7 @@ def from_messages(
     return recording.spoken_by(agent)
 
 
-def _escaped(text: str) -> str:
+def _escape_surrogates(text: str) -> str:
     """JSON text with its lone surrogates written as escapes, which the reader mends and names."""
     if not has_lone_surrogate(text):
         return text
@@ -791,19 +795,4 @@ def _plain_json(value: object, where: str) -> Json:
     hint = "pass messages as dicts, or their JSON"
     if type(value).__module__.startswith("pydantic_ai"):
         hint = 'pass ModelMessagesTypeAdapter.dump_python(messages, mode="json")'
-    raise SessionError(f"{describe_kind(value)} is no message", where=where, hint=hint)
-
-
-# --- JSON
-
-
-def _is_whole(line: bytes) -> bool:
-    """Whether a line is a value of its own."""
-    try:
-        return isinstance(msgspec.json.decode(line), dict | list)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return isinstance(json.loads(line), dict | list)
-    except (ValueError, RecursionError):
-        return False
+    raise SessionError(f"{describe_kind(value)} is not a message", where=where, hint=hint)

@@ -1,10 +1,9 @@
-"""A recording: a session that was kept as a file, whoever wrote it, and what was set aside.
+"""A recording: a session in a file of any program, and what was set aside.
 
 Readers of formats fill a `Transcript`, turn by turn. What they cannot turn into events is set aside
 with its place and the reason, so that nothing is dropped in silence.
 """
 
-import base64
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from weft.dialects import DIALECTS
 from weft.dialects.wire import ReadTool, is_encodable, scrub_surrogates
 from weft.errors import SessionError
 from weft.ir.block import RECALL
+from weft.media import base64_bytes
 from weft.session import Actions, Compaction, Event, Session, Usage
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, encode, scrub
@@ -65,7 +65,7 @@ class Aside:
 class RecordedCall(NamedTuple):
     """The id of a call's answer, and of the answer that its request goes on from; often empty.
 
-    `time` is when it was made, 0 where nobody knows. `failed` says that its answer is an error.
+    `time` is when it was made, 0 if unknown. `failed` says that its answer is an error.
     """
 
     id: str = ""
@@ -116,7 +116,7 @@ class Recording(NamedTuple):
         return self.answers is None or event.id in self.answers
 
     def spoken_by(self, agent: str) -> "Recording":
-        """The recording with a name for whoever spoke for the model and has none.
+        """The recording with a name for an agent that has none.
 
         An agent of that name reads the answers as its own, and those of others as somebody else's.
         """
@@ -174,7 +174,7 @@ def with_events(session: Session, events: Iterable[Event]) -> Session:
 
 
 def recording_of(session: Session) -> Recording:
-    """A session of ours; what its agents were told is in no log, unless it was imported."""
+    """A session of ours; the log has no system texts, unless it was imported."""
     events = session.events
     models = [event.provenance.model or event.model_version for event in events]
     model = next((name for name in reversed(models) if name), "")
@@ -344,7 +344,7 @@ class Transcript:
     @property
     def aside(self) -> tuple[Aside, ...]:
         """What was set aside so far."""
-        return self._aside.listed()
+        return self._aside.collect()
 
     def _readable(self, parts: Iterable[Part]) -> list[Part]:
         """The parts without media whose data is not base64; those are set aside."""
@@ -387,7 +387,7 @@ FORMS = 'a recording is a session with "events", or {"messages": [...]} with rol
 
 
 def read_json(data: bytes | str, where: str, report: Report) -> Json:
-    """The value that a text is; an error says why it is none.
+    """Parse a JSON text; an error says why it is not JSON.
 
     Writers in Python and JavaScript leave halves of characters and numbers such as NaN, which JSON
     does not have. They are mended, and reported.
@@ -409,23 +409,36 @@ def read_json(data: bytes | str, where: str, report: Report) -> Json:
         raise SessionError(f"this is not JSON: {problem}", where=where, hint=FORMS) from None
     for number in odd:
         report(f"number {number}", "JSON has no such number; it is read as null", where)
-    return mended(value, where, report)
+    return replace_surrogates(value, where, report)
 
 
-def mended(value: Json, where: str, report: Report) -> Json:
-    """The value without lone surrogates."""
+def parse_json(data: bytes | str) -> object:
+    """Parse JSON; None where it is not JSON. Half a character is kept."""
+    try:
+        raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        return cast("object", msgspec.json.decode(raw))
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return cast("object", json.loads(data))  # half an emoji, which only the slow reader takes
+    except (ValueError, RecursionError):
+        return None
+
+
+def replace_surrogates(value: Json, where: str, report: Report) -> Json:
+    """Replace the lone surrogates in a value."""
     if is_encodable(value):
         return value
     report(*HALF_CHARACTER, f"{where}{_unencodable_place(value)}")
-    return scrub_surrogates(_unsealed(value, where) if isinstance(value, dict) else value)
+    return scrub_surrogates(_remove_checksums(value, where) if isinstance(value, dict) else value)
 
 
-def _unsealed(value: JsonObject, where: str) -> JsonObject:
-    """A session of ours without its checksums, which are of the text before it is mended."""
+def _remove_checksums(value: JsonObject, where: str) -> JsonObject:
+    """Remove the checksums of a session of ours: they are of the text before it is mended."""
     events = value.get("events")
     if not isinstance(events, list) or not any("checksum" in one for one in _objects(events)):
         return value
-    # what is damaged is refused as long as that can be told
+    # check for damage while the checksums are still there
     Session.from_json(encode(value, where=where), name=where)
     return {
         **value,
@@ -473,8 +486,8 @@ class Asides:
         """Note one thing."""
         self._places.setdefault((what, why), []).append(place)
 
-    def listed(self) -> tuple[Aside, ...]:
-        """All of it so far."""
+    def collect(self) -> tuple[Aside, ...]:
+        """Return all of it so far."""
         return tuple(
             Aside(what, why, len(places), tuple(places[:MOST_PLACES]))
             for (what, why), places in self._places.items()
@@ -588,11 +601,10 @@ def _broken_base64(data: Json) -> str:
     """Why these data cannot be decoded; empty where they can."""
     if not isinstance(data, str) or not data:
         return "it has no data"
-    plain = "".join(data.split()).replace("-", "+").replace("_", "/").rstrip("=")
     try:
-        base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+        base64_bytes(data)
     except ValueError as error:
-        return f"its data is no base64: {str(error).lower()}"
+        return f"its data is not base64: {str(error).lower()}"
     return ""
 
 
@@ -608,8 +620,8 @@ def seconds(moment: Json) -> float | None:
         return None
 
 
-def used(prompt: Json, output: Json, cached: Json = None) -> Usage | None:
-    """Tokens as a recording has them; None where it has none. `prompt` counts cached ones too."""
+def read_usage(prompt: Json, output: Json, cached: Json = None) -> Usage | None:
+    """Read the tokens of an answer, None where it has none; `prompt` counts cached ones too."""
     if not isinstance(prompt, int) or not isinstance(output, int):
         return None
     return Usage(

@@ -64,18 +64,18 @@ def _with_extra(
         missing = difference(_without(head, places), _without(wire, places))
         if not missing:
             break
-        extra = _merged(extra, missing)
+        extra = _merge_objects(extra, missing)
         config = {**prompt.config, "extra": {name: extra}}
         prompt = msgspec.structs.replace(prompt, config=config)
     return prompt
 
 
-def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
+def _merge_objects(one: JsonObject, other: JsonObject) -> JsonObject:
     merged = {**one}
     for key, value in other.items():
         below = merged.get(key)
         both = isinstance(below, dict) and isinstance(value, dict)
-        merged[key] = _merged(below, value) if both else value  # type: ignore[arg-type]
+        merged[key] = _merge_objects(below, value) if both else value  # type: ignore[arg-type]
     return merged
 
 
@@ -148,7 +148,7 @@ class RequestReader:
             spelled = wire
         extra = difference(spelled, wire)
         if extra or read_part.apart:
-            fields = _merged(block.kept or {}, extra)
+            fields = _merge_objects(block.kept or {}, extra)
             return msgspec.structs.replace(block, origin=origin, provider=self.name, kept=fields)
         return msgspec.structs.replace(block, origin=origin)
 

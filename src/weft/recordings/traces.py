@@ -7,7 +7,7 @@ import msgspec
 
 from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError
-from weft.recordings.recording import RecordedCall, Recording, seconds, used, with_events
+from weft.recordings.recording import RecordedCall, Recording, read_usage, seconds, with_events
 from weft.session import Event, Usage
 from weft.values import Json, JsonObject, compact
 
@@ -40,12 +40,12 @@ def runs_tool(observation: JsonObject) -> bool:
 
 def tools_of_observation(row: JsonObject) -> Json:
     """The tools that were declared in its input."""
-    return object_in(_parsed(row.get("input"))).get("tools")
+    return object_in(_parse_json(row.get("input"))).get("tools")
 
 
 def read_observation(row: JsonObject, id: str, where: str, read_list: ReadList) -> Recording:
     """The call that a generation is: its input, its output, and what was counted."""
-    asked, answer = _parsed(row.get("input")), _parsed(row.get("output"))
+    asked, answer = _parse_json(row.get("input")), _parse_json(row.get("output"))
     messages: Json = asked if isinstance(asked, list) else object_in(asked).get("messages")
     if isinstance(asked, str) and asked:
         messages = [{"role": "user", "content": asked}]
@@ -70,7 +70,7 @@ def read_observation(row: JsonObject, id: str, where: str, read_list: ReadList) 
     )
 
 
-def _parsed(value: Json) -> Json:
+def _parse_json(value: Json) -> Json:
     """The JSON that a text is, where it is one."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return value
@@ -117,4 +117,4 @@ def _usage(row: JsonObject) -> Usage | None:
     prompt = details.get("input", details.get("promptTokens"))
     if isinstance(prompt, int) and isinstance(cached, int):
         prompt += cached  # Langfuse counts what was cached apart
-    return used(prompt, details.get("output", details.get("completionTokens")), cached)
+    return read_usage(prompt, details.get("output", details.get("completionTokens")), cached)

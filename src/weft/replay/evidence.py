@@ -6,7 +6,7 @@ must stand by itself, since a few letters are part of many words. Lines are used
 numbers that a command names, in the newest result that shows them, or those that it quotes to be
 replaced.
 
-A request shows a text in view, behind a handle, or to be put together again.
+A request shows a text in view, by a handle, or in pieces that can be put together again.
 
 Top to bottom: what was used, what is shown.
 """
@@ -19,9 +19,9 @@ import msgspec
 
 from weft.compiler.compiled import Compilation
 from weft.content import Part
-from weft.digest.asked import NumberedWindow, asked_by, window_of
+from weft.digest.asked import NumberedWindow, read_query, window_of
 from weft.digest.names import SHORTEST, telling_names
-from weft.digest.repeats import untabled
+from weft.digest.repeats import undo_tables
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.block import FOLDED, RECALL
 from weft.session import Event
@@ -36,9 +36,9 @@ class EditedLines(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """By the place of a model's event in the log: the strings it used that it was told before.
+    """The earlier strings that each model event used, by the place of the event in the log.
 
-    `at_once` are those of them that it had been told since its last word, and never before.
+    `at_once` are those that first appeared after the agent's last answer.
     `edits` are the lines that it changed.
     """
 
@@ -219,7 +219,7 @@ class _EditableResults:
                 return self._find_by_quote(quote)
             texts = [one if isinstance(one, str) else compact(one) for one in arguments.values()]
             named = call.name if call is not None else ""
-            asked = asked_by(texts, words)
+            asked = read_query(texts, words)
             if asked.span is not None and _EDITS.match(f"{named if texts else ''} {asked.command}"):
                 return self._find_by_number(*asked.span)
         return None
@@ -270,7 +270,7 @@ class KeptEvidence:
     def __init__(self, events: Sequence[Event]) -> None:
         self.values: dict[str, Json] = {}
         self.heard: dict[str, int] = {}
-        """The handles of the values that the agent was told, and where in the log it first was."""
+        """The handles of the values that the agent saw, and where each appeared first."""
         self.places: dict[tuple[str, int], Json] = {}
         self.task = next(
             (
@@ -304,11 +304,11 @@ class KeptEvidence:
                     self.places[event.id or "", at] = value
 
     def text(self, handle: str) -> str:
-        """What stands behind a handle, as text."""
-        return self.searched(handle).text
+        """The value of a handle, as text."""
+        return self.search_text(handle).text
 
-    def searched(self, handle: str) -> SearchedText:
-        """What stands behind a handle, to be searched."""
+    def search_text(self, handle: str) -> SearchedText:
+        """The value of a handle, as a text that can be searched."""
         text_behind = self._texts.get(handle)
         if text_behind is None:
             text_behind = self._texts[handle] = SearchedText(spell_value(self.values[handle]))
@@ -316,7 +316,7 @@ class KeptEvidence:
 
     def handle_of(self, string: str, handles: Iterable[str]) -> str | None:
         """The handle of the shortest value among these that holds the string, or None."""
-        matches = [one for one in handles if self.searched(one).has(string)]
+        matches = [one for one in handles if self.search_text(one).has(string)]
         return min(matches, key=lambda one: (len(self.text(one)), one), default=None)
 
 
@@ -327,10 +327,10 @@ class Rebuilt(NamedTuple):
     lost: tuple[str, ...]
 
 
-def rebuilt(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
+def rebuild_texts(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
     """Put every text that is sent in short together again, from the request and its handles.
 
-    What a policy was told to drop is not there to be rebuilt.
+    What a policy drops on purpose cannot be rebuilt.
     """
     prompt = compiled.prompt
     reader = _AnswerReader(prompt, records)
@@ -357,7 +357,7 @@ def rebuilt(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
 
 
 class View:
-    """What can be read in a request: the texts in it, and the values behind its handles."""
+    """What can be read in a request: the texts in it, and the values of its handles."""
 
     def __init__(self, compiled: Compilation, texts: "Texts", records: KeptEvidence) -> None:
         prompt = compiled.prompt
@@ -366,7 +366,7 @@ class View:
         self._records = records
         self.behind: tuple[str, ...] = ()
         """The handles that can be asked for."""
-        # without the tool nothing behind a handle can be read
+        # without the tool the value of a handle cannot be read
         if any(tool.name == RECALL for tool in prompt.tools):
             named = dict.fromkeys(one for item in items for one in texts.handles(item, records))
             self.behind = tuple(one for one in named if one in records.values)
@@ -385,15 +385,15 @@ class View:
         return self._records.handle_of(string, self.behind)
 
     def is_behind(self, string: str, handles: Iterable[str]) -> bool:
-        """Whether one of the values behind these handles holds the string."""
+        """Whether the value of one of these handles holds the string."""
         return self._records.handle_of(string, handles) is not None
 
     def text(self, handle: str) -> str:
-        """What stands behind a handle of the log, as text."""
+        """The value of a handle of the log, as text."""
         return self._records.text(handle)
 
     def source_of(self, string: str, index: int) -> str | None:
-        """The handle of the shortest value with the string that was told before an event."""
+        """The handle of the shortest value with the string that came before an event."""
         heard = self._records.heard
         return self._records.handle_of(string, (one for one in heard if heard[one] < index))
 
@@ -490,7 +490,7 @@ class _AnswerReader:
                     self._blocks.append(block)
 
     def is_whole(self, block: ResultBlock | TextBlock, whole: Json) -> bool:
-        """Whether the block gives the whole value to whoever reads it."""
+        """Whether a reader of the block gets the whole value."""
         text = _sent_text(block)
         lines = [self._lines(line, block) for line in text.split("\n")]
         if any(one is None for one in lines):
@@ -520,7 +520,7 @@ class _AnswerReader:
         return line
 
     def _end_of(self, source: ResultBlock | None, size: int) -> str | None:
-        """The last lines of a result, which stand in it as they are."""
+        """The last lines of a result, unchanged."""
         if source is None:
             return None
         whole = self._records.places.get((source.origin.name, source.origin.part))
@@ -555,7 +555,7 @@ def _same(one: str, other: str) -> bool:
         return True
     try:
         read, wanted = msgspec.json.decode(one), msgspec.json.decode(other)
-        return bool(read == wanted or untabled(read) == wanted)
+        return bool(read == wanted or undo_tables(read) == wanted)
     except (ValueError, RecursionError):
         return False
 

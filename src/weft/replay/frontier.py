@@ -198,7 +198,7 @@ def oracle_trials(
     return [
         msgspec.structs.replace(
             replay(
-                foreseen(recording, uses, share),
+                keep_used_lines(recording, uses, share),
                 C.default(),
                 uses=uses,
                 model=model,
@@ -212,8 +212,8 @@ def oracle_trials(
     ]
 
 
-def foreseen(recording: Recording, uses: Uses, share: float = 1.0) -> Recording:
-    """The recording with what was told to the agents cut down to the lines that are used later.
+def keep_used_lines(recording: Recording, uses: Uses, share: float = 1.0) -> Recording:
+    """Cut what was told to the agents down to the lines that are used later.
 
     `share` of the uses stay in view. The task, and what the agents said themselves, stay whole.
     """
@@ -316,7 +316,7 @@ def _keep_lines(part: Part, keep: frozenset[str], *, spoken: bool) -> Part:
     # what stands before the agent's first word is the task
     if not spoken or not part.text:
         return part
-    # a message has to say something, or it is none
+    # a message has to say something, or it is not a message
     return msgspec.structs.replace(part, text=str(_prune_value(part.text, keep) or "-"))
 
 

@@ -63,7 +63,7 @@ class RecordedUsage(NamedTuple):
     written: int = 0
     output: int = 0
     cost: float | None = None
-    """US dollars; None where nobody knows the price."""
+    """US dollars; None where the price is unknown."""
 
 
 class RecordedFacts(NamedTuple):

@@ -3,7 +3,7 @@
 Every turn of a model that was recorded is a request. What the provider would have reused is
 what a request repeats of the one before it; nothing is called. The answers are the recorded
 ones, so nobody knows what a model would have said to another view: `recalls` counts what it
-would have had to ask for, because what it used was only behind a handle, and `repeats` the calls
+would have had to ask for, because only a handle led to what it used, and `repeats` the calls
 that it would have had to make again, because not even a handle was left.
 """
 
@@ -34,7 +34,7 @@ from weft.replay.evidence import (
     View,
     is_short,
     part_text,
-    rebuilt,
+    rebuild_texts,
 )
 from weft.replay.evidence import uses_of as uses_of
 from weft.replay.steps import compile_before, is_answer, rebuilding, speaker_of, under_policy
@@ -46,7 +46,7 @@ DEARER = 1.02
 """From which share of plain history on a run counts as dearer."""
 
 ANSWER = 5.0
-"""What a token of an answer costs where nobody knows, in fresh tokens: providers take 4 to 8."""
+"""The assumed price of an answer token, in fresh tokens: providers charge 4 to 8."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,14 +196,14 @@ def replay(
             spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
         tally.step(compiled, spent, answer)
         used, edited = uses.by_event.get(index, ()), uses.edits.get(index)
-        # an agent that runs as a tool was told what its caller wrote, and nothing of the rest
+        # an agent that runs as a tool saw what its caller wrote, and nothing else
         if answer.isolation_scope is None and (used or edited is not None):
             view = View(compiled, texts, records)
             at_once = uses.at_once.get(index, frozenset[str]())
             tally.evidence(view, index, used, at_once, spent, compiled)
             if edited is not None:
                 tally.edit(view, edited, spent, compiled)
-        tally.rebuild(rebuilt(compiled, records))
+        tally.rebuild(rebuild_texts(compiled, records))
     return tally.trial()
 
 
@@ -300,7 +300,7 @@ class _Tally:
     def _bring(self, handle: str, view: View, spent: _StepCost, compiled: Compilation) -> None:
         """One request and a call more, and what it brings from then on.
 
-        What stands behind a handle of the request is recalled, a page of it at most. Of anything
+        What a handle of the request leads to is recalled, a page of it at most. Of anything
         else the call that brought it is made again.
         """
         size = _size(view.text(handle), compiled) + ASKING
@@ -314,7 +314,7 @@ class _Tally:
         self._answer(ASKING, spent)
 
     def _answer(self, tokens: int, spent: _StepCost) -> None:
-        """So many tokens more that a model says."""
+        """Count tokens that a model says."""
         self.output += tokens
         self.output_cost += tokens * (spent.rates.answer or ANSWER * spent.rates.fresh)
 

@@ -234,7 +234,7 @@ def speaking(dialect: str, compiled: Compilation, config: RunConfig) -> RunConfi
 
 
 def homes_of(root: Node) -> dict[str, Agent]:
-    """Every agent by name with the root of its tree: in flows, below agents, behind tools.
+    """Every agent by name with the root of its tree: in flows, below agents, in tools.
 
     What stands below an agent has its model where it names none, as when it runs.
     """
@@ -338,7 +338,7 @@ def compile_before(
 
 
 def speaker_of(event: Event) -> tuple[str, str | None, str | None]:
-    """Whose requests follow each other: an agent, in one branch and one call."""
+    """What a sequence of requests belongs to: an agent, in one branch and one call."""
     return event.author, event.branch, event.isolation_scope
 
 

@@ -5,6 +5,5 @@ from weft.runtime.program import Plugin
 from weft.runtime.result import Result
 from weft.runtime.run import Running
 from weft.runtime.runner import Runner
-from weft.runtime.shortcuts import run, run_sync, stream
 
-__all__ = ["Plugin", "Result", "RunOutcome", "Runner", "Running", "run", "run_sync", "stream"]
+__all__ = ["Plugin", "Result", "RunOutcome", "Runner", "Running"]

@@ -15,7 +15,7 @@ from weft.content import Content, FunctionCall
 from weft.declare import Node
 from weft.declare.agent import agents_of
 from weft.errors import SchemaError, SessionError, describe_kind
-from weft.misuse import ByFields, declared
+from weft.misuse import ByFields, explain_mistakes
 from weft.runtime.place import code_author, expiry_in, has_expired, unwrap_answer, visible_events
 from weft.runtime.program import BoundTool
 from weft.session import Event, Session, SessionKey, Store
@@ -30,7 +30,7 @@ QuestionKind = Literal["confirm", "input", "result", "unknown"]
 """May it run? What does a gate ask? What did it return? Did it run, before the process died?"""
 
 
-@declared("Approve(), or Approve(args={...}) with other arguments")
+@explain_mistakes("Approve(), or Approve(args={...}) with other arguments")
 @dataclass(frozen=True, slots=True, eq=False)
 class Approve(ByFields):
     """A yes to a call that asks: as the model made it, or with other arguments.
@@ -48,7 +48,7 @@ class Approve(ByFields):
         return {"confirmed": True, "payload": {"args": require_object(self.args, where=where)}}
 
 
-@declared('Deny("the reason, for the model")')
+@explain_mistakes('Deny("the reason, for the model")')
 @dataclass(frozen=True, slots=True, eq=False)
 class Deny(ByFields):
     """A no to a call that asks; the model is told the reason."""
@@ -66,7 +66,7 @@ class Deny(ByFields):
         return {"confirmed": False, **({"payload": {"reason": self.reason}} if self.reason else {})}
 
 
-@declared('ToolResult("what it returned", state={"key": "what it wrote"})')
+@explain_mistakes('ToolResult("what it returned", state={"key": "what it wrote"})')
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolResult(ByFields):
     """What a call returned, with the state that its tool would have written.

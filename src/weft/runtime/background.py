@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, ParamSpec, cast
 
 from weft.declare import Node
 from weft.errors import CallError, SessionError, UnknownName
-from weft.runtime.earlier import first_of, is_unfinished
+from weft.runtime.earlier import is_unfinished
 from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
 from weft.runtime.result import Result, counted_usage, failure_of, find_part, result_of
 from weft.runtime.run import Running, unknown_session
 from weft.session import Event, Session, SessionKey, Store, Usage
 from weft.session.event import number_events
+from weft.session.lookback import find_invocation
 from weft.session.store import InSession
 
 P = ParamSpec("P")
@@ -258,7 +259,7 @@ class StartedRun(InSession):
         log = self._invocation.log.session.events
         self.after = len(log) - has_input
         if self._invocation.is_repeated:
-            self.after = first_of(log, self.id) or 0
+            self.after = find_invocation(log, self.id) or 0
         if self._follows:  # now, before the model says its first word
             # it has all that is stored, so it need not look into the store first
             self._begun = number_events(log.since(self.after), self.after)

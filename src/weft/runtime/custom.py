@@ -19,7 +19,7 @@ from weft.declare.visit import rebuild
 from weft.diagnostics import Origin, report
 from weft.errors import RunError, StoreError, UsageError, describe_kind
 from weft.jsonschema import shorten
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.runtime.batch import settle_below
 from weft.runtime.invocation import Invocation, store_failure
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_failure, path_of
@@ -381,7 +381,7 @@ class CustomRun:
             message = f"`{node.name}` writes `{key}`, which it does not declare"
             hint = f"declare it: writes = {(*node.writes, key)!r}"
             if strict:
-                near = meant(key, node.writes)
+                near = suggest_names(key, node.writes)
                 raise UndeclaredWrite(message, where=node.name, hint=near or hint)
             diagnostic = report("WEFT118", Origin("field", "writes", node.name), message, hint)
             self._invocation.findings.setdefault(str(diagnostic), diagnostic)

@@ -14,12 +14,11 @@ from weft.content import Content
 from weft.declare import Agent, Node
 from weft.errors import RequestTaken, SessionError, UsageError
 from weft.runtime.invocation import Request
-from weft.runtime.place import Progress, hidden_events, is_failure, path_of, root_place
+from weft.runtime.place import Progress, is_failure, path_of, root_place
 from weft.runtime.resume import events_of_runs
 from weft.session import Actions, ArtifactStore, Event, Session, Store, scope_of
 from weft.session.event import new_id
-from weft.session.lookback import artifacts_around
-from weft.session.strand import Strand, skim_of
+from weft.session.lookback import artifacts_around, find_invocation, hidden_in
 from weft.values import JsonObject
 
 LONGEST_ID = 200
@@ -41,17 +40,6 @@ def require_request_id(request_id: str | None, *, where: str) -> str | None:
     return id
 
 
-def first_of(log: Strand[Event], invocation_id: str) -> int | None:
-    """Where the first event of an invocation stands; None where the log has none."""
-    skim = skim_of(log)
-    # the beginning of a long log is not decoded only to find that the id is not in it
-    start = skim.length if skim is not None and invocation_id not in skim.invocations else 0
-    for position, event in enumerate(log.since(start), start):
-        if event.invocation_id == invocation_id:
-            return position
-    return None
-
-
 def find_request(session: Session | None, request: Request, *, altered: bool) -> int | None:
     """Where the message of the request stands, if the log has it already.
 
@@ -62,10 +50,10 @@ def find_request(session: Session | None, request: Request, *, altered: bool) ->
     id = request.request_id
     if session is None or id is None:
         return None
-    first = first_of(session.events, id)
+    first = find_invocation(session.events, id)
     if first is None:
         return None
-    if first in hidden_events(session.events):
+    if first in hidden_in(session.events):
         raise SessionError(
             f"the request `{id}` was rewound",
             where=f"session {session.id}",

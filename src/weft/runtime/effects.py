@@ -30,7 +30,7 @@ from weft.declare.policy import Policy
 from weft.declare.policy_parts import MemoryScorer, Redact
 from weft.declare.template import to_text
 from weft.declare.tool import ToolSource
-from weft.digest.keeping import invented, marks_in, missing, normal
+from weft.digest.keeping import find_invented, marks_in, missing, normal
 from weft.errors import DeclarationError, ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
 from weft.late import late_pattern
@@ -354,7 +354,7 @@ def _problem(want: Want, outcome: Json, sent: str) -> str:
             return "the answer is an error or an excuse"
         if want.longest and len(words) > want.longest:
             return f"it has {len(words)} letters, and {want.longest} are the most"
-        if made_up := invented(words, sent):
+        if made_up := find_invented(words, sent):
             return f"it says what was not said: {', '.join(made_up[:5])}"
     # what was redacted before it was sent cannot be asked back
     must_keep = [one for one in want.must_keep if not missing(sent, [one])]

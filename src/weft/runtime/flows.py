@@ -34,7 +34,7 @@ from weft.declare import (
 )
 from weft.declare.changes import OWN_CODE, Tag
 from weft.declare.functions import StateFunction
-from weft.declare.route import quoted, same
+from weft.declare.route import quote_value, same
 from weft.declare.template import parse, render
 from weft.declare.visit import Visitor
 from weft.errors import RunError, SessionError, StoreError, describe_kind
@@ -204,9 +204,12 @@ class NodeRun(Visitor[Events]):
         """One step after the other; a failed one ends the sequence."""
         for index, step in enumerate(node.steps):
             inner = self.place.child(step.name, index)
-            async with aclosing(run_node(self.invocation, inner, step)) as events:
+            events = run_node(self.invocation, inner, step)
+            try:
                 async for event in events:
                     yield event
+            finally:
+                await events.aclose()
             # escalating leaves the loop at once, not after the rest of the round
             if self.is_round and self._has_escalated(inner):
                 break
@@ -422,7 +425,9 @@ class NodeRun(Visitor[Events]):
             raise Suspended
         decision = node.decided(decision_of(answer))
         if decision is None:
-            words = f"{quoted(decision_of(answer))} is none of the choices: {_list(node.choices)}"
+            words = (
+                f"{quote_value(decision_of(answer))} is none of the choices: {_list(node.choices)}"
+            )
             failure = await self._fail(node, "bad_answer", words)
             yield failure.event
             raise failure
@@ -508,7 +513,8 @@ def check_decisions(asked: Event, answers: Content) -> None:
         decision, known = decision_of(answer), choices[answer.id]
         if decision is None or (known and not any(same(decision, choice) for choice in known)):
             raise SessionError(
-                f"{quoted(decision)} is not an answer to the gate `{asked.author}`, which waits on",
+                f"{quote_value(decision)} is not an answer to the gate `{asked.author}`,"
+                " which waits on",
                 where=f"answers[{answer.id}]",
                 hint=f"answer one of: {_list(known)}" if known else "answer something, not None",
             )
@@ -547,4 +553,4 @@ def _stored_question(invocation: Invocation, place: Place) -> tuple[str, Functio
 
 
 def _list(choices: "tuple[Json, ...] | list[Json]") -> str:
-    return ", ".join(quoted(choice) for choice in choices)
+    return ", ".join(quote_value(choice) for choice in choices)

@@ -31,9 +31,12 @@ class Forks:
         delta = event.actions.state_delta
         if not delta:
             return event
-        forks = self._around(path_of(event))
-        if any(key.startswith("temp:") for key in delta):
-            passing = {key: value for key, value in delta.items() if key.startswith("temp:")}
+        forks = self._around(path_of(event)) if self._forks else ()
+        passing: JsonObject = {}
+        for key, value in delta.items():
+            if key.startswith("temp:"):
+                passing[key] = value
+        if passing:
             # on a branch, None must stay: it hides the value of the branch around it
             if forks:
                 self._temps[forks[-1]] = {**self._temps.get(forks[-1], {}), **passing}
@@ -76,6 +79,4 @@ class Forks:
 
     def _around(self, path: str) -> list[str]:
         """The branches with a state of their own that a path leads through, the outermost first."""
-        if not self._forks:
-            return []
         return [self._forks[one] for one in paths_around(path) if one in self._forks][::-1]

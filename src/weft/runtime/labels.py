@@ -161,7 +161,7 @@ def restored_answer(content: Content, policy: Policy, session: Session, *, is_js
     text = content.text
     if not _allows(policy, "answer"):
         return Spoken(content, {})
-    from weft.detect import restored
+    from weft.detect import restore_values
 
     known = _known(policy, session, text)
     # a value with quotes in it would break the JSON
@@ -172,7 +172,7 @@ def restored_answer(content: Content, policy: Policy, session: Session, *, is_js
     for part in content.parts or ():
         # thoughts are not shown to the user
         if part.text and not part.thought:
-            text_with_values, values = restored(part.text, known)
+            text_with_values, values = restore_values(part.text, known)
             used |= values
             part = msgspec.structs.replace(part, text=text_with_values) if values else part
         parts.append(part)
@@ -195,7 +195,7 @@ def _allows(policy: Policy, place: Restore) -> bool:
 
 def _known(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
     """What the placeholders stand for. If this process made none of them, the log is read."""
-    from weft.detect import PLACEHOLDER, Redaction, wanted
+    from weft.detect import PLACEHOLDER, Redaction, resolve_targets
     from weft.passes.redact import known_placeholders
 
     known = known_placeholders(session.events, session.id)
@@ -204,7 +204,7 @@ def _known(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
         return known
     for step in policy.protections:
         if isinstance(step, Redact):
-            what = wanted(step.kinds, step.patterns, step.fields)
+            what = resolve_targets(step.kinds, step.patterns, step.fields)
             redaction = Redaction(what, session.id, known)
             for event in session.events:
                 _look(event, redaction)
@@ -237,9 +237,9 @@ def _value(value: Json, known: Mapping[str, Json], used: JsonObject) -> Json:
             if value in known:
                 used[value] = known[value]
                 return known[value]
-            from weft.detect import restored
+            from weft.detect import restore_values
 
-            text, more = restored(value, known)
+            text, more = restore_values(value, known)
             used |= more
             return text
         case dict():

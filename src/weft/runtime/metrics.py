@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from weft.compiler.plan import ModelLike, default_model
 from weft.declare import Agent, Flow, Node, RunConfig
-from weft.declare.agent import below
+from weft.declare.agent import nodes_below
 from weft.runtime.costs import model_of, money_of, usage_of
 from weft.runtime.place import UNKNOWN_OUTCOME
 from weft.session import Event, Usage
@@ -250,7 +250,7 @@ def model_names(root: Node, config: RunConfig) -> dict[str, str]:
             names.setdefault(node.name, name)
             inner = (one.agent for one in node.tools)
             waiting += [(one, above) for one in inner if isinstance(one, Agent | Flow)]
-        waiting += [(one, above) for one in below(node)]
+        waiting += [(one, above) for one in nodes_below(node)]
     return names
 
 

@@ -13,6 +13,7 @@ from typing import Literal, cast
 
 import msgspec
 
+from weft.collector import collector_paused
 from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.caching import Miss, Reader, may_miss, watch
 from weft.compiler.incremental import LONG, is_cold
@@ -30,15 +31,13 @@ from weft.late import late_pattern
 from weft.models import Model
 from weft.runtime.costs import charge_for
 from weft.runtime.invocation import Invocation
-from weft.runtime.labels import labelled_texts, part_of
-from weft.runtime.payloads import load_media
 from weft.runtime.place import Place
 from weft.runtime.program import AgentBindings, chosen_model
 from weft.session import Event, Session
 from weft.session.event import new_id
 from weft.session.lookback import addresses_in
 from weft.session.provenance import NOTHING, Provenance
-from weft.session.strand import Strand, collector_paused, skim_of
+from weft.session.strand import Strand, skim_of
 from weft.values import JsonObject
 
 _USUAL_ID = 40
@@ -343,6 +342,8 @@ class ModelCall:
         session = invocation.log.view(place.scope)
         # the compiler does no I/O: files that it may need are loaded before
         if addresses_in(invocation.log.session.events):
+            from weft.runtime.payloads import load_media
+
             await load_media(invocation)
         state = (
             invocation.forks.state_at(place)
@@ -356,8 +357,12 @@ class ModelCall:
             artifacts = await invocation.surroundings.artifact_texts()
         if reads_more:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
-        if invocation.labels:
+        whole = None
+        if invocation.labels:  # most programs have none
+            from weft.runtime.labels import labelled_texts, part_of
+
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
+            whole = part_of(invocation)
         request = partial(
             compile_request,
             self._root,
@@ -369,7 +374,7 @@ class ModelCall:
             artifacts=artifacts,
             recorded=recorded,
             within=within,
-            part_of=part_of(invocation) if invocation.labels else None,
+            part_of=whole,
             deps=invocation.request.deps,
             brief=True,
         )

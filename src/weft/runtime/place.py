@@ -14,14 +14,14 @@ from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
-from weft.compiler.items import PAUSED
 from weft.content import FunctionCall
 from weft.declare import Agent, Node
 from weft.session import Event, Session
 from weft.session.event import without_temp
-from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind, hidden_by_undoing
+from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_undoing, hidden_in
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand
+from weft.session.talk import PAUSED
 from weft.values import Json, JsonObject
 
 
@@ -38,7 +38,8 @@ class Place(NamedTuple):
     def child(self, name: str, index: int | str) -> "Place":
         """The place of a node below this one."""
         step = f"{name}@{index}"
-        return self._replace(path=f"{self.path}/{step}" if self.path else step)
+        path = f"{self.path}/{step}" if self.path else step
+        return Place(path, self.branch, self.scope)
 
     def branched(self, parallel: str, name: str) -> "Place":
         """The same place on a branch of its own, which no sibling sees."""
@@ -175,15 +176,9 @@ async def wait_for_all(work: "Sequence[asyncio.Future[T]]") -> None:
 # --- what is in view
 
 
-def hidden_events(events: Strand[Event]) -> dict[int, str]:
-    """Where the events stand that a rewind took out of view, rewinds included."""
-    rewound = any(event.actions.rewind_before_invocation_id for event in events)
-    return hidden_by_rewind(events) if rewound else {}
-
-
 def visible_events(session: Session) -> list[Event]:
     """The events that no rewind and no flow took out of view."""
-    hidden = {**hidden_events(session.events), **hidden_by_undoing(session.events)}
+    hidden = {**hidden_in(session.events), **hidden_by_undoing(session.events)}
     return [event for index, event in enumerate(session.events) if index not in hidden]
 
 

@@ -19,14 +19,15 @@ from weft.declare.agent import labels_of, nodes_of
 from weft.declare.checks import check_callback, fits_type
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
-from weft.declare.functions import Foreign, PassFunction, check_passes, misfit, refused
+from weft.declare.functions import Foreign, PassFunction, check_passes, code_refusal, misfit
 from weft.declare.policy_parts import Label
 from weft.declare.visit import inner_agents
 from weft.diagnostics import Origin
 from weft.errors import DeclarationError, UsageError, WeftError, describe_kind
-from weft.misuse import close
+from weft.misuse import find_near
 from weft.models import Model
 from weft.session import Session
+from weft.session.lookback import supplied_keys
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -107,14 +108,15 @@ class Program:
         keys = self._keys
         if not keys:
             return self
-        supplied = {*state, *_supplied_keys(session)}
+        # to begin with, or with a message
+        supplied = {*state, *session.initial, *supplied_keys(session.events)}
         # a key that the application wrote has its writer: no agent is to write it as well
         known = {key for key in keys.values() if key in supplied}
         if known:
             world = self._start()
             for key in known:
                 writer = Writer("the application", Origin("config", "state"), "input")
-                world = world.wrote(key, writer)
+                world = world.with_write(key, writer)
             keys = inferred_keys(self.root, world)
         if not keys:
             return self
@@ -137,7 +139,7 @@ def _require_code(nodes: Iterable[Node], agents: Iterable[Agent]) -> None:
     code = _code_in(nodes, agents)
     closed = [one for one in code if isinstance(one, Foreign) and one.call is None]
     if closed:
-        raise refused(closed)
+        raise code_refusal(closed)
 
 
 def _code_in(nodes: Iterable[Node], agents: Iterable[Agent]) -> Iterator[object]:
@@ -184,14 +186,6 @@ def _declared_inputs(root: Node) -> Mapping[str, object]:
     from weft.checker.check import declared_inputs
 
     return declared_inputs(root)
-
-
-def _supplied_keys(session: Session) -> Iterator[str]:
-    """The keys that the application put into the session: to begin with, or with a message."""
-    yield from session.initial
-    for event in session.events:
-        if event.author == "user":
-            yield from event.actions.state_delta
 
 
 # --- an agent's tools and its model
@@ -512,7 +506,7 @@ def plugin_methods(plugins: Iterable[object], moment: str) -> tuple[Callback, ..
 
 
 def check_plugins(plugins: object) -> tuple[object, ...]:
-    """The plugins, each known to have something to say; a misspelled method is refused."""
+    """The plugins, each known to have something to say; a misspelled method is code_refusal."""
     if isinstance(plugins, (str, bytes)) or not isinstance(plugins, Iterable):
         raise DeclarationError(
             f"plugins is {describe_kind(plugins)}", where="plugins", hint="pass a list"
@@ -578,7 +572,7 @@ def _check_names(plugin: object) -> None:
     for attribute in dir(plugin):
         # a misspelled callback would be silent for ever
         if attribute.startswith(("before_", "after_", "on_")) and attribute not in known:
-            near = close(attribute, known, cutoff=0.6)
+            near = find_near(attribute, known, cutoff=0.6)
             raise DeclarationError(
                 f"`{attribute}` is not a callback",
                 where=f"{type(plugin).__name__}.{attribute}",

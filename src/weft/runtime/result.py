@@ -18,7 +18,7 @@ from weft.diagnostics import Diagnostic
 from weft.errors import CallError, RunError, SchemaError
 from weft.ir import Output
 from weft.markup import text_line, titled_fragment
-from weft.misuse import ByFields, declared, unknown_name
+from weft.misuse import ByFields, explain_mistakes, unknown_name
 from weft.runtime.costs import usage_of, warning_in
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session, Usage
@@ -57,7 +57,7 @@ WORDS_OF_RESULTS = {
 """What others call the parts of a result."""
 
 
-@declared("", change="keep what you make of it in a variable of your own")
+@explain_mistakes("", change="keep what you make of it in a variable of your own")
 @dataclass(frozen=True, slots=True, eq=False)
 class Result(ByFields, Generic[AnswerT]):
     """What came of a run.

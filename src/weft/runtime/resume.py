@@ -9,7 +9,6 @@ import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.errors import Conflict, SessionError, describe_kind
-from weft.runtime.payloads import to_json, to_returned
 from weft.runtime.place import expiry_in, has_expired, unwrap_answer, visible_events
 from weft.session import Event, Session, Store
 from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
@@ -27,6 +26,8 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
     long or a crash left open whether it ran, what it returned. The id of the call stands for
     the question that is open; the id of the confirmation itself always for that.
     """
+    from weft.runtime.payloads import to_json, to_returned  # few runs are given answers
+
     if not isinstance(cast("object", answers), Mapping):
         raise SessionError(
             f"answers is {describe_kind(answers)}, not answers by the ids of calls",

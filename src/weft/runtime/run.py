@@ -13,7 +13,7 @@ import msgspec
 from weft.content import Content
 from weft.declare import Agent, Node
 from weft.declare.agent import AnswerT, find_path
-from weft.declare.config import lacking
+from weft.declare.config import find_missing_inputs
 from weft.errors import (
     CallError,
     RunUnfinished,
@@ -22,18 +22,15 @@ from weft.errors import (
     UnknownName,
     UsageError,
 )
-from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices
-from weft.runtime.earlier import find_request, first_of, is_settled, is_unfinished
+from weft.runtime.earlier import find_request, is_settled, is_unfinished
 from weft.runtime.invocation import Invocation, Request, Services
-from weft.runtime.payloads import keep_large
 from weft.runtime.place import (
     ROOT,
     Interrupted,
     NodeFailed,
     Suspended,
     finish_even_if_cancelled,
-    hidden_events,
     path_of,
     place_of,
     root_place,
@@ -54,7 +51,7 @@ from weft.runtime.resume import (
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id, scope_of
-from weft.session.lookback import hidden_by_rewind
+from weft.session.lookback import find_invocation, hidden_in
 from weft.stores import create_filled
 from weft.values import Json
 
@@ -317,6 +314,8 @@ async def _events(
         finally:
             control.task = None
         if interrupted:
+            from weft.runtime.batch import CANCELLED, INTERRUPTED, stop  # few runs are stopped
+
             why = CANCELLED if log.feed.is_cancelled else INTERRUPTED
             last = await finish_even_if_cancelled(stop(invocation, invocation.author, why))
             if invocation.announced:
@@ -409,6 +408,8 @@ async def _settle_cancelled(invocation: Invocation) -> None:
     # to whoever goes on, this looks as if the process had died
     if invocation.control.is_handed_over:
         return
+    from weft.runtime.batch import CANCELLED, stop_quietly
+
     last: Event | None = invocation.event(invocation.author, ROOT, error=CANCELLED)
     try:
         last = await finish_even_if_cancelled(stop_quietly(invocation, invocation.author))
@@ -429,7 +430,7 @@ async def _lease(invocation: Invocation) -> Lease:
     if busy == "interrupt" and request.request_id is not None:
         # the log is read before the lease is asked for: asking would stop the run
         session = await store.get(request.key)
-        if session is not None and first_of(session.events, request.request_id) is not None:
+        if session is not None and find_invocation(session.events, request.request_id) is not None:
             busy = "queue"  # a message that comes again must not stop its own run
     waiting = store.lease(request.key, busy=busy, interrupt=invocation.control.interrupt)
     if seconds is None:
@@ -489,6 +490,8 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
         invocation.enter(session, id, program, resumed=False)
         actions = Actions(state_delta=request.state)
         if content is not None and any(part.inline_data for part in content.parts or ()):
+            from weft.runtime.payloads import keep_large
+
             # large files go to the artifacts, so that the log stays small
             message = await keep_large(invocation, content.parts or ())
             content = msgspec.structs.replace(content, parts=message.parts)
@@ -541,9 +544,9 @@ def _is_repeated(invocation: Invocation, session: Session, program: Program) -> 
 
 def _go_on(invocation: Invocation, session: Session, id: str, program: Program) -> None:
     """Take up an invocation of the session where it stopped."""
-    first = next((i for i, e in enumerate(session.events) if e.invocation_id == id), None)
+    first = find_invocation(session.events, id)
     # what was rewound cannot be taken up: its events are hidden from every request
-    if first is None or first in hidden_events(session.events):
+    if first is None or first in hidden_in(session.events):
         raise SessionError(
             f"there is no invocation `{id}`",
             where=f"session {session.id}",
@@ -598,7 +601,7 @@ def _require_begun(inputs: Mapping[str, object], request: Request, session: Sess
 
 def require_inputs(inputs: Mapping[str, object], state: Mapping[str, Json]) -> None:
     """Refuse to start where the state lacks what the program declares as its inputs."""
-    lacks = [*lacking(inputs, state)]
+    lacks = [*find_missing_inputs(inputs, state)]
     if lacks:
         raise UsageError(
             "; ".join(lack.problem for lack in lacks),
@@ -616,12 +619,12 @@ def agent_for(root: Agent, session: Session) -> str:
     if not root.sub_agents:
         return root.name
     events = session.events
-    hidden: dict[int, str] | None = None
+    hidden: Mapping[int, str] | None = None
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         # most logs have no rewind, and are read from the end only as far as needed
         if event.actions.rewind_before_invocation_id and hidden is None:
-            hidden = hidden_by_rewind(events)
+            hidden = hidden_in(events)
         # an agent that ran as a tool or inside a flow does not lead the conversation
         if event.author in ("user", "") or event.isolation_scope or path_of(event):
             continue

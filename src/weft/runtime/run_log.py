@@ -14,13 +14,12 @@ from weft.runtime.place import (
     Progress,
     Record,
     finish_even_if_cancelled,
-    hidden_events,
     is_below,
     path_of,
     paths_around,
 )
 from weft.session import Event, MemoryStore, Session, Store, Transaction
-from weft.session.lookback import hidden_by_undoing, user_content
+from weft.session.lookback import hidden_by_undoing, hidden_in, user_content
 
 
 def _without_scope(event: Event) -> Event:
@@ -75,7 +74,7 @@ class RunLog:
         self._lock = asyncio.Lock()
         # a new run has nothing in the log before this: the past need not be read
         self._first = 0 if resumed else session.events.length
-        self._past = Past(id, self._first, hidden_events(session.events) if resumed else {})
+        self._past = Past(id, self._first, hidden_in(session.events) if resumed else {})
         if resumed:
             events = self.events()
             for event in events:

@@ -15,11 +15,11 @@ from weft.content import Content, ContentLike, Part, require_posted, to_content
 from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
 from weft.declare.agent import AnswerT
 from weft.declare.answers import with_answer_schema
-from weft.declare.config import run_over
+from weft.declare.config import overlay_config
 from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import Tool, to_tools
 from weft.errors import SessionBusy, UsageError, describe_kind
-from weft.misuse import explained, unknown_name
+from weft.misuse import explain_calls, unknown_name
 from weft.runtime.background import Following, StartedRun, starting, stop_run
 from weft.runtime.background import follow as follow_session
 from weft.runtime.earlier import find_request, require_request_id, rewind_event, unfinished_sessions
@@ -109,7 +109,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
     flow. `deps` is what tools and callbacks are handed in runs that are passed none.
     """
 
-    @explained('Runner(agent, store="sqlite:///weft.db")', words=_WORDS)
+    @explain_calls('Runner(agent, store="sqlite:///weft.db")', words=_WORDS)
     def __init__(
         self,
         root: Agent[AnswerT] | Flow,
@@ -159,7 +159,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         self._started: set[StartedRun] = set()
         self._extensions: dict[str, Node] = {}
 
-    @explained('runner.run("message", session_id="s")', words=RUN_WORDS)
+    @explain_calls('runner.run("message", session_id="s")', words=RUN_WORDS)
     def run(
         self,
         message: ContentLike,
@@ -192,7 +192,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         request = self._request(message, user_id, session_id, state, request_id, config, deps)
         return Running(self.root, self._services, request)
 
-    @explained('runner.resume(session_id="s")', words=RUN_WORDS)
+    @explain_calls('runner.resume(session_id="s")', words=RUN_WORDS)
     def resume(
         self,
         *,
@@ -221,7 +221,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         )
         return Running(self.root, self._services, request)
 
-    @explained('await runner.start("message", session_id="s")', words=RUN_WORDS)
+    @explain_calls('await runner.start("message", session_id="s")', words=RUN_WORDS)
     @starting
     async def start(
         self,
@@ -339,7 +339,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         started.join(queued.invocation.request.request_id or "", place)
         return started
 
-    @explained('runner.events(session_id="s", after=0)')
+    @explain_calls('runner.events(session_id="s", after=0)')
     def events(
         self,
         *,
@@ -386,7 +386,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         key = self._key(user_id, session_id)
         return Following(self.root, self._services, key, after=after, forever=follow)
 
-    @explained('await runner.cancel(session_id="s")')
+    @explain_calls('await runner.cancel(session_id="s")')
     async def cancel(self, *, user_id: str = "user", session_id: str) -> bool:
         """Stop the session's run, in whichever process it is; False where there is none.
 
@@ -394,7 +394,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         """
         return await stop_run(self._services, self._key(user_id, session_id))
 
-    @explained('await runner.fork(session_id="s", upto=12, to="t")')
+    @explain_calls('await runner.fork(session_id="s", upto=12, to="t")')
     async def fork(
         self, *, user_id: str = "user", session_id: str, upto: int | None = None, to: str = ""
     ) -> Session:
@@ -408,7 +408,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
             self.store, self._key(user_id, to or new_id()), events, state=own
         )
 
-    @explained('await runner.delete(session_id="s")')
+    @explain_calls('await runner.delete(session_id="s")')
     async def delete(self, *, user_id: str = "user", session_id: str) -> None:
         """Delete a session with its queued turns, after stopping its run if there is one."""
         key = self._key(user_id, session_id)
@@ -418,7 +418,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         await self.store.delete(key)
         self._services.feeds.forget(key)
 
-    @explained('await runner.delete_user(user_id="u")')
+    @explain_calls('await runner.delete_user(user_id="u")')
     async def delete_user(self, *, user_id: str) -> "Erased":
         """Delete all that is kept of a user: sessions, state, memories, artifacts, queued turns.
 
@@ -480,7 +480,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
                 )
         return resumed
 
-    @explained('runner.rewind(session_id="s", invocation_id=result.invocation_id)')
+    @explain_calls('runner.rewind(session_id="s", invocation_id=result.invocation_id)')
     async def rewind(
         self, *, user_id: str = "user", session_id: str, invocation_id: str
     ) -> Session:
@@ -507,7 +507,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
 
         return await pending_in_store(self.store, self.app_name, user_id)
 
-    @explained('runner.session(session_id="s")')
+    @explain_calls('runner.session(session_id="s")')
     async def session(self, *, user_id: str = "user", session_id: str) -> Session:
         """The session as it is stored; its large files are at hand for `compile`."""
         key = self._key(user_id, session_id)
@@ -607,7 +607,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         chosen = _config(config, self._config)
         # both were given by the user: the run's options stand over the runner's, one by one
         if chosen is not self._config is not _DEFAULT:
-            chosen = run_over(self._config, chosen)
+            chosen = overlay_config(self._config, chosen)
         plugins = self._services.plugins
         return with_plugins(chosen, plugins) if plugins else chosen
 

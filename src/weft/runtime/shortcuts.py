@@ -10,7 +10,7 @@ from weft.declare import Agent, Flow, RunConfig
 from weft.declare.agent import T
 from weft.declare.hints import RUN_WORDS
 from weft.errors import UsageError, describe_kind
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.runtime.result import Result
 from weft.runtime.run import Running
 from weft.runtime.runner import Runner
@@ -18,7 +18,7 @@ from weft.session import Session, Store
 from weft.values import Json
 
 
-@explained('weft.stream(agent, "message")', words=RUN_WORDS)
+@explain_calls('weft.stream(agent, "message")', words=RUN_WORDS)
 def stream(
     root: Agent[T] | Flow,
     message: ContentLike,
@@ -40,7 +40,7 @@ def stream(
     )
 
 
-@explained('await weft.run(agent, "message")', words=RUN_WORDS)
+@explain_calls('await weft.run(agent, "message")', words=RUN_WORDS)
 def run(
     root: Agent[T] | Flow,
     message: ContentLike,
@@ -64,7 +64,7 @@ def run(
     )
 
 
-@explained('weft.run_sync(agent, "message")', words=RUN_WORDS)
+@explain_calls('weft.run_sync(agent, "message")', words=RUN_WORDS)
 def run_sync(
     root: Agent[T] | Flow,
     message: ContentLike,

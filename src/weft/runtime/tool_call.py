@@ -21,7 +21,7 @@ from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
-from weft.misuse import close
+from weft.misuse import find_near
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labels_in, refusal, restored_arguments
 from weft.runtime.payloads import (
@@ -537,7 +537,7 @@ def _error_words(error: Exception) -> str:
 
 def unknown_tool(name: str, known: list[str]) -> str:
     """The error for a model that called a tool it was not offered."""
-    near = close(name, known, cutoff=0.6)
+    near = find_near(name, known, cutoff=0.6)
     listed = ", ".join(known) or "none"
     guess = f" did you mean {near[0]}?" if near else ""
     return f"there is no tool {name!r};{guess} available: {listed}"

@@ -7,11 +7,11 @@ anywhere: it looks at what its place has done, and does what is left.
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from weft.compiler.instruction import decide_condition
-from weft.compiler.items import PAUSED
 from weft.compiler.plan import Plan, plan_for
 from weft.content import Content, Part
 from weft.declare import Agent, CallbackContext, Flow, Node
@@ -20,18 +20,8 @@ from weft.declare.notes import apply_note
 from weft.declare.policy_parts import Capture, NoteDown, Writing
 from weft.diagnostics import Origin, report
 from weft.errors import CompileError, ProtectionError, StoreError
-from weft.runtime.batch import (
-    Batch,
-    ask_user,
-    calls_that_wait,
-    run_calls,
-    settle_below,
-    unknown_outcome,
-    withheld_in,
-)
 from weft.runtime.costs import RUN_BUDGET
 from weft.runtime.invocation import Invocation
-from weft.runtime.labels import Spoken, restored_answer, with_restored
 from weft.runtime.model_call import ModelCall
 from weft.runtime.place import (
     UNKNOWN_OUTCOME,
@@ -59,7 +49,12 @@ from weft.runtime.result import (
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
 from weft.session.provenance import Provenance
+from weft.session.talk import PAUSED
 from weft.values import JsonObject
+
+if TYPE_CHECKING:
+    from weft.runtime.batch import Batch
+    from weft.runtime.labels import Spoken
 
 _log = logging.getLogger("weft")
 
@@ -112,7 +107,7 @@ async def run_agent(
                     continue
             reply: Event | None = None
             while progress.answered is None:
-                if progress.due(invocation.request.retry):
+                if progress.open and progress.due(invocation.request.retry):
                     step = await turn.answer_calls(reply)
                 elif progress.pending:  # all open calls wait for an answer from outside
                     raise Suspended
@@ -295,7 +290,8 @@ class Turn:
             words = f"the model returned nothing{' but thoughts' if thought else ''}"
             failure = await self.fail("empty_response", words, reply)
             return StepEnd((failure.event,), failure)
-        content = spell_out_answer(content, self.plan.output)
+        if self.plan.output is not None:
+            content = spell_out_answer(content, self.plan.output)
         calls = False
         for part in content.parts or ():
             if part.function_call is not None:
@@ -314,12 +310,15 @@ class Turn:
         if not calls and not paused:
             # if it is rejected, the model sees its own words, not the values restored for the user
             draft = content
-            answered = self._restore_values(content)
-            content = answered.content
+            if self.plan.policy.protections:  # most agents redact nothing
+                from weft.runtime.labels import with_restored
+
+                answered = self._restore_values(content)
+                content = answered.content
+                if answered.used:
+                    metadata = with_restored(reply.custom_metadata, answered.used)
+                    reply = msgspec.structs.replace(reply, custom_metadata=metadata)
             answer = check_answer(self.agent, content, self.plan.output)
-            if answered.used:
-                metadata = with_restored(reply.custom_metadata, answered.used)
-                reply = msgspec.structs.replace(reply, custom_metadata=metadata)
             if answer.problem:
                 why = f"{_CUT_OFF}: {answer.problem}" if cut else answer.problem
                 return await self._reject(reply, draft, actions, why)
@@ -331,6 +330,8 @@ class Turn:
                 actions = msgspec.structs.replace(actions, state_delta=delta)
         waiting: tuple[str, ...] | None = None
         if calls:
+            from weft.runtime.batch import calls_that_wait, withheld_in
+
             called = [part.function_call for part in content.parts or () if part.function_call]
             waiting = calls_that_wait(self.bindings, called, withheld_in(reply))
         if content is not reply.content or actions is not reply.actions or waiting is not None:
@@ -339,10 +340,10 @@ class Turn:
             )
         return StepEnd((await self._commit(reply),))
 
-    def _restore_values(self, content: Content) -> Spoken:
+    def _restore_values(self, content: Content) -> "Spoken":
         """The answer with the values that a policy lets the user have."""
-        if not self.plan.policy.protections:  # most agents redact nothing
-            return Spoken(content, {})
+        from weft.runtime.labels import restored_answer
+
         session = self.invocation.log.view(self.place.scope)
         is_json = self.plan.output is not None
         return restored_answer(content, self.plan.policy, session, is_json=is_json)
@@ -414,6 +415,9 @@ class Turn:
 
     async def answer_calls(self, reply: Event | None) -> StepEnd:
         """Run the open calls, store their results as one event, and do what they ask for."""
+        # most of the runtime's code is about calls: an answer without any does not load it
+        from weft.runtime.batch import ask_user, run_calls, unknown_outcome
+
         batch = await run_calls(
             self.invocation,
             self.place,
@@ -468,7 +472,7 @@ class Turn:
             return StepEnd(visible, Suspended())
         return StepEnd(visible, raised)
 
-    def _single_event(self, batch: Batch) -> Event | None:
+    def _single_event(self, batch: "Batch") -> Event | None:
         """The results as one event, if that is all there is to store and to do."""
         event = batch.event(self.invocation, self.agent.name, self.place)
         if event is None or event.content is None or event.actions.transfer_to_agent is not None:
@@ -476,8 +480,10 @@ class Turn:
         event, stalled = self._judge_repeats(event)
         return event if stalled is None else None
 
-    async def _settle_stopped(self, batch: Batch) -> None:
+    async def _settle_stopped(self, batch: "Batch") -> None:
         """Answer the open calls of agents that were called as tools, and of code, once stopped."""
+        from weft.runtime.batch import settle_below
+
         paths: list[str] = []
         for one in batch.outcomes:
             bound = self.bindings.tools.get(one.call.name or "") if one.stopped else None

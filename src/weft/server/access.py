@@ -108,11 +108,11 @@ class Tokens:
         return Tokens(users)
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
-        """Whose token the request shows."""
+        """The user whose token the request has."""
         return self.identify(connection.scope)
 
     def identify(self, scope: Scope) -> Identity | None:
-        """Whose token a request of this scope shows."""
+        """The user whose token a request of this scope has."""
         token = shown_token(scope)
         if token is None:
             return None
@@ -124,7 +124,7 @@ class Tokens:
 
 
 class StartToken:
-    """The token of one start: whoever has it may see everything, as on a machine of one's own."""
+    """The token of one start: its holder may see everything, as on a machine of one's own."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -232,7 +232,7 @@ class RequestRates:
 
 
 class Gatekeeper:
-    """The application behind the checks that every request passes."""
+    """Checks every request before the application gets it."""
 
     def __init__(
         self,
@@ -341,7 +341,7 @@ class Gatekeeper:
             answer = self._authenticate(HTTPConnection(scope))
             if inspect.isawaitable(answer):
                 answer = await answer
-        except (HTTPException, Problem):  # it says itself what the client is told
+        except (HTTPException, Problem):  # it has its own message for the client
             raise
         except Exception as error:
             raise problem_of(error) from error
@@ -401,7 +401,7 @@ class Gatekeeper:
                 hint="send one of them",
                 headers={"connection": "close"},
             )
-        # so long a number is not even read
+        # a number of that length is not even read
         if len(length) > 18 or int(length) > self._limits.body:
             raise too_large(self._limits)
 

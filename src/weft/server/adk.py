@@ -157,8 +157,8 @@ def _read_posted_events(
     """Events of another session, as a client may post them: what was said and called, no more.
 
     Nobody makes a server go on with a run by posting half of one: its calls would be made. For
-    the same reason no note of a runtime counts. Times lie in the past: what is kept for so many
-    days is counted from them.
+    the same reason no note of a runtime counts. Times lie in the past: how long something is kept
+    is counted from them.
     """
     try:
         recorded = from_messages(listed, format="adk", agent=runner.root.name).for_store()
@@ -178,7 +178,7 @@ def _read_posted_events(
         names = [one.name or "" for one in event.calls]
         names += [one.name or "" for one in event.results]
         if rest != Actions():
-            claim = "it has actions beside `stateDelta`"
+            claim = "it has actions other than `stateDelta`"
         elif event.long_running_tool_ids:
             claim = "it has calls that wait for an answer"
         elif any(name.startswith(RESERVED) for name in names):
@@ -310,7 +310,7 @@ BodyT = TypeVar("BodyT", bound=Body)
 
 
 async def _body(call: Call, kind: type[BodyT], empty: BodyT | None = None) -> BodyT:
-    """A body in either spelling, camelCase or snake_case; `null` is none."""
+    """A body in either spelling, camelCase or snake_case; `null` is not one."""
     data = await call.raw_body(needed=empty is None)
     if data.strip() in (b"", b"null") and empty is not None:
         return empty

@@ -127,7 +127,7 @@ async def session_trace(call: Call) -> Answer:
     runner, id = call.runner(), call.path("session")
     user = call.user(call.query("user") or None)
     key = SessionKey(runner.app_name, user, id)
-    # the page asks without the user, whom it may have been told to be another
+    # the page asks without the user, who may not be the default one
     is_anybody = call.identity.user is None and not call.query("user")
     if is_anybody and key not in await runner.store.lengths([key]):
         infos = await runner.store.sessions(runner.app_name)

@@ -24,7 +24,7 @@ from weft import __version__
 from weft.declare import MemorySearch, Node, RunConfig
 from weft.errors import UsageError, describe_kind
 from weft.inspector.sources import SessionSource
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.runtime import Runner
 from weft.server import adk, openai, openai_conversations, sessions, watching
 from weft.server.access import (
@@ -43,7 +43,7 @@ from weft.server.openai_answers import shape_problem
 from weft.server.openai_sessions import recall_extension
 from weft.server.problems import Problem
 from weft.server.quotas import Quotas
-from weft.server.served import Served
+from weft.server.served import ServedApps
 from weft.session import ArtifactStore, Store
 from weft.turns import Turns
 
@@ -77,7 +77,7 @@ class Application:
         quotas: Quotas | None = None,
         source: Callable[[Request], SessionSource] | None = None,
     ) -> None:
-        self.served = Served(
+        self.served = ServedApps(
             runners,
             limits=limits,
             recover=recover,
@@ -131,7 +131,7 @@ class Application:
         self.served.stop_streams()
 
     def add(self, *routes: Route | Mount) -> None:
-        """More routes behind the same gate, before those that are there."""
+        """Add routes, which pass the same checks, before those that are there."""
         self._inner.put_first(routes)
 
     @property
@@ -164,7 +164,7 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-@explained('app(agent, store="sqlite:///weft.db")', words=_WORDS)
+@explain_calls('app(agent, store="sqlite:///weft.db")', words=_WORDS)
 def app(
     *served: Node | Runner,
     store: str | Store = "memory://",
@@ -226,7 +226,7 @@ def app(
 
 
 _DEEPEST = 12
-"""Paths with more slashes than any route are not told apart."""
+"""Paths with more slashes than any route count as one."""
 
 
 class _Routes:

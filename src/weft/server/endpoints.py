@@ -17,11 +17,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.runtime import Runner
 from weft.server.access import Identity, headers_of, inner_path, too_large
 from weft.server.problems import Problem, invalid, problem_of, require_user
-from weft.server.served import Served
+from weft.server.served import ServedApps
 from weft.server.stream import ChunkStream
 from weft.session import SessionKey
 from weft.session.event import scope_of
@@ -41,7 +41,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
 class Call:
     """One request: who asks, for what, and the server that is asked."""
 
-    def __init__(self, served: Served, scope: Scope, receive: Receive) -> None:
+    def __init__(self, served: ServedApps, scope: Scope, receive: Receive) -> None:
         self.served = served
         self.scope = scope
         self.identity: Identity = scope["weft.identity"]
@@ -82,7 +82,7 @@ class Call:
         return self.served.runner(self.path("app"))
 
     def user(self, wanted: str | None = None) -> str:
-        """Whose sessions are meant. A user who is known can only mean the own ones."""
+        """The user whose sessions are meant. A known user can only mean their own."""
         wanted = wanted or self.query("user") or None
         own = self.identity.user
         if own is None:
@@ -92,7 +92,7 @@ class Call:
         return own
 
     def user_or_all(self) -> str | None:
-        """Whose sessions are meant, as `user` says; None, all of them, only for the operator."""
+        """The user whose sessions are meant; None, for all users, is only for the operator."""
         is_one = self.identity.user is not None or self.query("user")
         return self.user() if is_one else None
 
@@ -114,7 +114,7 @@ class Call:
             )
         if state and "" in state:
             raise invalid("a key of the state is empty", hint="give it a name")
-        # here, and not where it is stored: behind a queue that is in another process, and later
+        # here, and not where it is stored: with a queue that is in another process, and later
         for key in state or ():
             if scope_of(key) in ("app", "user"):
                 require_shared_key(key)
@@ -255,7 +255,7 @@ def _known_fields(message: str, kind: type[object]) -> str:
     if "unknown field" not in message:
         return all_of_them
     unknown = message.rpartition("field `")[2].rstrip("`")
-    return meant(unknown, names) or all_of_them
+    return suggest_names(unknown, names) or all_of_them
 
 
 def whole_number(text: str) -> int | None:
@@ -283,7 +283,7 @@ class Endpoint:
     tag: str = "sessions"
     queries: tuple[str, ...] = ()
 
-    def bind(self, served: Served, shape: Callable[[Problem], Response]) -> ASGIApp:
+    def bind(self, served: ServedApps, shape: Callable[[Problem], Response]) -> ASGIApp:
         """The endpoint as an application; `shape` writes what is wrong."""
 
         async def run(scope: Scope, receive: Receive, send: Send) -> None:
@@ -348,9 +348,9 @@ def respond(value: object, status: int = 200) -> Response:
     )  # fmt: skip
 
 
-def respond_raw(data: bytes, media_type: str = "application/json") -> Response:
-    """An answer in bytes that are encoded already."""
-    return Response(data, media_type=media_type, headers={"cache-control": "no-store"})
+def respond_raw(data: bytes) -> Response:
+    """An answer in JSON that is encoded already."""
+    return Response(data, media_type="application/json", headers={"cache-control": "no-store"})
 
 
 # --- the OpenAPI description

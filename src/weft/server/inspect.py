@@ -32,7 +32,7 @@ from weft.server.access import Identity
 from weft.server.endpoints import ApiRoute, Call
 from weft.server.problems import problem_of
 from weft.server.queued import RunWords
-from weft.server.served import Served
+from weft.server.served import ServedApps
 from weft.server.stream import EventStream
 from weft.session import Actions, Event, SessionKey, Store
 from weft.session.event import new_id
@@ -86,7 +86,7 @@ class Talk(Protocol):
 class ServedSessions(StoredSessions):
     """The sessions of served apps that one user may see, and talk to."""
 
-    def __init__(self, served: Served, store: Store, identity: Identity) -> None:
+    def __init__(self, served: ServedApps, store: Store, identity: Identity) -> None:
         runners = [runner for runner in served.runners.values() if runner.store is store]
         super().__init__(
             store,
@@ -156,7 +156,7 @@ class ServedSessions(StoredSessions):
 class ServedSources:
     """The sources of a server: one for each store and user, kept with what they rebuilt."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: ServedApps) -> None:
         self._served = served
         self._sources: dict[Identity, SessionSource] = {}
 
@@ -176,7 +176,7 @@ class ServedSources:
 
 
 class SeveralStores:
-    """Sessions in several stores; which one has a session is told by its app."""
+    """Sessions in several stores; the app of a session says which store has it."""
 
     def __init__(self, parts: Sequence[ServedSessions]) -> None:
         self._parts = parts
@@ -226,7 +226,7 @@ def _source_files(runner: Runner) -> list[str]:
     return [file for file in files if isinstance(file, str)]
 
 
-def inspector_routes(served: Served, source: Callable[[Request], SessionSource]) -> list[Route]:
+def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSource]) -> list[Route]:
     """The routes of the inspector; `source` finds the sessions that a caller may see."""
     answers: dict[str, _Answer] = {
         "film": _film,
@@ -470,7 +470,7 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
     try:
         inspection = await source.inspection(key)
     except WeftError:
-        return  # it was deleted meanwhile, or the store fails: who asks is told
+        return  # it was deleted meanwhile, or the store fails: the next request says so
     spent = 0.0
     with inspection.watch():
         for policy in REHEARSED:
@@ -499,7 +499,7 @@ def _walk_on(walk: Iterator[object]) -> bool:
             if time.monotonic() >= until:
                 return False
     except WeftError:
-        return True  # a program that cannot be compiled so; who asks for it is told
+        return True  # a program that cannot be compiled like this: the next request says so
     return True
 
 
@@ -532,7 +532,7 @@ def _count(request: Request, name: str) -> int:
     text = request.query_params.get(name, "") or "0"
     # longer numbers are refused before they are read: no event has such a number
     if not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"`{name}` is no number: {text[:40]!r}", where="inspector")
+        raise UsageError(f"`{name}` is not a number: {text[:40]!r}", where="inspector")
     return int(text)
 
 

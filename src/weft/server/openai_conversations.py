@@ -125,7 +125,7 @@ def _items_of(group: ItemGroup) -> Items:
     async def items() -> list[JsonObject]:
         response = group.response
         if response is None:
-            return group.posted()
+            return group.list_items()
         output = (await show_response(response))["output"]
         assert isinstance(output, list)
         return [*input_of(response), *(one for one in output if isinstance(one, dict))]
@@ -141,7 +141,7 @@ async def create_items(call: Call) -> Answer:
     events = as_events(messages, known[0][0])
     for runner, session in known:  # whichever app is asked next has them
         await _post(runner, session, events)
-    items = [item for one in events for item in ItemGroup(one, None).posted()]
+    items = [item for one in events for item in ItemGroup(one, None).list_items()]
     return respond(list_of(items))
 
 

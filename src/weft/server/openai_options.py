@@ -25,7 +25,7 @@ from weft.values import Json, JsonObject, compact
 Endpoint = Literal["chat", "responses"]
 
 NO_EFFECT: Mapping[str, str] = {
-    "include": "the items that it asks for more of are none that an agent answers with",
+    "include": "an agent does not answer with the items that it asks for more of",
     "metadata": "of a chat, which is not stored as OpenAI stores one; a response has it",
     "prediction": "it only makes an answer faster",
     "prompt_cache_key": "the agent's own model decides what is cached",

@@ -199,7 +199,7 @@ def _parts(content: Json, where: str) -> tuple[Part, ...]:
         if kind in ("text", "input_text", "output_text", "refusal"):
             text = piece.get("text", piece.get("refusal"))
             if not isinstance(text, str):
-                raise invalid("the text is no text", where=place)
+                raise invalid("`text` must be a text", where=place)
             parts.append(Part(text=text))
         elif kind in ("image_url", "input_image"):
             address = piece.get("image_url")

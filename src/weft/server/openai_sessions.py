@@ -165,7 +165,7 @@ class ClientRequest:
     def _note(
         self, begins: int, reply: tuple[Part, ...] | None, *, is_new: bool
     ) -> RequestNote | None:
-        """What is to be known of the response later, and has no place in the log."""
+        """What later requests need to know of the response, and the log has no place for."""
         if not self.is_response or not self.keeps:
             return None
         lengths = [len(one.parts) for one in self.messages[begins:]]
@@ -465,6 +465,6 @@ def _named_replies(asking: list[Pending], text: str) -> dict[str, object] | None
 
 def _unreadable(question: Pending) -> Problem:
     return invalid(
-        f"this is no answer to the call {question.call_id[:100]}",
+        f"this is not an answer to the call {question.call_id[:100]}",
         hint='reply "approve", or "deny: why not"',
     )

@@ -20,11 +20,12 @@ from weft.content import FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
 from weft.errors import StoreError
 from weft.runtime import Runner
-from weft.runtime.place import hidden_events, root_place
+from weft.runtime.place import root_place
 from weft.server.endpoints import Call
 from weft.server.problems import Problem, invalid, require_id
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.lookback import hidden_in
 from weft.session.store import key_of
 from weft.stores import create_filled
 from weft.values import Json, JsonObject, compact
@@ -313,7 +314,7 @@ class ItemGroup(NamedTuple):
     instructions: str | None = None
     """What the client's history begins with, and is not an item of it."""
 
-    def posted(self) -> list[JsonObject]:
+    def list_items(self) -> list[JsonObject]:
         """The items of a message that the client brought along."""
         items = _items(
             _parts_of(self.event),
@@ -327,7 +328,7 @@ class ItemGroup(NamedTuple):
 
 def groups_of(runner: Runner, session: Session) -> list[ItemGroup]:
     """All that is said in a session and that no rewind took back, in its order."""
-    events, hidden = session.events, hidden_events(session.events)
+    events, hidden = session.events, hidden_in(session.events)
     brought: dict[int, str | None] = {}
     for at, event in enumerate(events):
         note = _note_in(event)

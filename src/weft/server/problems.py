@@ -1,4 +1,4 @@
-"""What a client is told when something is wrong: a problem document (RFC 9457).
+"""The answer to a client when something is wrong: a problem document (RFC 9457).
 
 An error of Weft keeps its sentence, its place and its hint. An error that nobody foresaw says
 nothing of what it is: that stands in the server's log.
@@ -103,7 +103,7 @@ class Problem(Exception):
 
 
 def problem_of(error: BaseException) -> Problem:
-    """What a client is told of an error."""
+    """The problem document of an error."""
     match error:
         case Problem():
             return error

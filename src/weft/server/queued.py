@@ -70,7 +70,7 @@ class QueuedRun(InSession):
         self._reader = reader
         """Who joined before the turn was put, so that nothing of it is missed."""
         self.tokens = 0
-        """What the turn used, once those are told who asked to be told."""
+        """What the turn used, once all that asked for it have been called."""
         self._to_tell: list[Callable[[RunEnd | BaseException], None]] = []
         self._watching: asyncio.Task[None] | None = None
 
@@ -142,13 +142,13 @@ class QueuedRun(InSession):
             self._runner.leave(reader)
 
     def when_done(self, tell: Callable[[RunEnd | BaseException], None]) -> None:
-        """Have somebody told when the turn is over; its result is in the log."""
+        """Call a function when the turn is over; its result is in the log."""
         self._to_tell.append(tell)
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch())
 
     def stop_watching(self) -> None:
-        """The server stops: nobody is told any more."""
+        """The server stops: call nobody any more."""
         if self._watching is not None:
             self._watching.cancel()
 
@@ -319,7 +319,7 @@ async def _open_run(
 async def cancel_waiting(turns: Turns, key: SessionKey, *, most: int) -> bool:
     """Take the turns of a session out of the queue that somebody is to run now.
 
-    One that was put for later, or again and again, is none of them. `most` is how many turns of
+    One that was put for later, or again and again, is not one of them. `most` is how many turns of
     the app are looked at.
     """
     was_waiting = False

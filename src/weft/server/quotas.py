@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, cast
 import msgspec
 
 from weft.errors import UsageError, WeftError, describe_kind
-from weft.misuse import few, meant
+from weft.misuse import join_few, suggest_names
 from weft.runtime.costs import cost_of
 from weft.server.problems import Problem
 from weft.session import SessionKey, Store
@@ -34,7 +34,7 @@ _MINUTE = 60.0
 _DAY = 86_400
 
 _SOON = 1.0
-"""Seconds to wait where nobody knows when a run ends."""
+"""Seconds to wait where the end of a run is unknown."""
 
 _LOOK_EVERY = 1.0
 """Seconds for which the depth of the queue is believed."""
@@ -124,7 +124,7 @@ class Quotas:
                 raise UsageError(
                     f"apps has a quota of `{name}`, which is not served",
                     where="Quotas",
-                    hint=meant(name, known) or f"served here: {few(known)}",
+                    hint=suggest_names(name, known) or f"served here: {join_few(known)}",
                 )
 
 
@@ -138,7 +138,7 @@ def _require_quota(value: object, name: str) -> None:
 
 
 class _Refusal(NamedTuple):
-    """Why no run begins: the limit, whose it is, and the seconds until it is free."""
+    """Why no run begins: the limit, its user or app, and the seconds until it is free."""
 
     limited: "_LimitedAccount"
     limit: str
@@ -210,7 +210,7 @@ class _Account(msgspec.Struct):
 
 
 class _LimitedAccount(NamedTuple):
-    """A user or an app of whom something is limited."""
+    """A user or an app with a limit."""
 
     holder: _Holder
     name: str
@@ -218,7 +218,7 @@ class _LimitedAccount(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What it is counted under. The store is not told the name, which may be personal."""
+        """The key of its counts. The store does not get the name, which may be personal."""
         return f"{self.holder}/{digest(self.name.encode(errors='surrogatepass'))}"
 
 
@@ -381,7 +381,7 @@ class QuotaBook:
             await asyncio.wait([self._asking])
 
     def _limited_accounts(self, app: str, user: str) -> tuple[_LimitedAccount, ...]:
-        """Those of the two of whom something is limited; on most servers nobody is."""
+        """Those of the two that have a limit; on most servers neither has."""
         # without quotas a request is not even looked at
         if self._is_free:
             return ()
@@ -492,7 +492,7 @@ class QuotaBook:
     def _note_late(
         self, batch: Iterable[_CountRequest], late: Mapping[tuple[_LimitedAccount, ...], int]
     ) -> None:
-        """Have accounts written again that could not be: nobody knows what became of them."""
+        """Write accounts again whose writing failed: it may or may not have happened."""
         for limited, tokens in [*late.items(), *((one.limited, one.tokens) for one in batch)]:
             if limited:
                 self._late[limited] = self._late.get(limited, 0) + tokens
@@ -562,7 +562,7 @@ _SENTENCES = {
 
 
 def _problem_of(refusal: _Refusal, now: float) -> Problem:
-    """What the client is told: which limit, how much, and when it is free again."""
+    """The problem for the client: which limit, how much, and when it is free again."""
     # rounded up: who comes back in time must not be refused again
     seconds = int(refusal.pause) + 1
     free_at: str | None = None
@@ -592,7 +592,7 @@ def _problem_of(refusal: _Refusal, now: float) -> Problem:
 
 
 def overload_problem(limit: str, allowed: int, used: int, sentence: str) -> Problem:
-    """The problem of a server that has too much to do, whoever asks."""
+    """The problem of a server that has too much to do for anybody."""
     return Problem(
         503,
         "overloaded",

@@ -15,7 +15,7 @@ from weft.content import Content, ContentLike
 from weft.declare import RunConfig
 from weft.declare.tool import Tool
 from weft.errors import SessionError, UsageError, WeftError
-from weft.misuse import few, meant
+from weft.misuse import join_few, suggest_names
 from weft.runtime import Runner
 from weft.runtime.background import RunEnd, StartedRun
 from weft.runtime.costs import tokens_of
@@ -49,7 +49,7 @@ ServedRun = StartedRun | QueuedRun
 """A run of this process, or one that a worker has."""
 
 
-class Served:
+class ServedApps:
     """The runners of an application by the name of their app."""
 
     def __init__(
@@ -147,7 +147,9 @@ class Served:
         runner = self.runners.get(app)
         if runner is None:
             problem = unknown_app(app)
-            problem.hint = meant(app, self.runners) or f"served here: {few(self.runners)}"
+            problem.hint = (
+                suggest_names(app, self.runners) or f"served here: {join_few(self.runners)}"
+            )
             raise problem
         return runner
 
@@ -267,7 +269,7 @@ class Served:
             raise problem
 
     async def _require_capacity(self, app: str) -> None:
-        """Refuse a run while the server has too much to do, whoever asks."""
+        """Refuse a run while the server has too much to do for anybody."""
         limits, problem = self.limits, None
         if self.queue_depth is not None:
             if (waiting := await self.queue_depth.waiting()) >= limits.waiting:

@@ -236,7 +236,7 @@ class EventStream:
         if not self._last_sent:  # something was sent since the last look
             self._last_sent = now
         elif self._is_sending:
-            # the client has not taken a byte for so long: it holds a connection and a reader
+            # the client reads nothing, and keeps a connection and a reader busy
             if now - self._last_sent >= self._stalled:
                 self.stop()
         else:

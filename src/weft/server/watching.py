@@ -1,18 +1,18 @@
 """What the machines that watch a server ask: whether it lives, whether it is ready, its numbers.
 
 The API answers them like anything else, the numbers to those who show a token. On a port of their
-own they are answered to whoever can reach it, in a thread, so also while a tool blocks the server.
+own they answer everybody who can reach it, in a thread, so also while a tool blocks the server.
 """
 
 from functools import partial
 
 from starlette.responses import Response
 
-from weft.misuse import few
+from weft.misuse import join_few
 from weft.runtime.metrics import MEDIA_TYPE, Metrics
 from weft.server.endpoints import Answer, Call, Endpoint, respond
 from weft.server.problems import Problem, problem_of
-from weft.server.served import Served
+from weft.server.served import ServedApps
 from weft.session import SessionKey
 from weft.turns.health import HealthAnswer, LoopPulse, Pages
 from weft.turns.worker import gauge_queue
@@ -37,7 +37,7 @@ async def get_metrics(call: Call) -> Answer:
     return Response(await read_numbers(call.served), media_type=MEDIA_TYPE)
 
 
-async def require_ready(served: Served) -> None:
+async def require_ready(served: ServedApps) -> None:
     """Refuse while the server stops, a store does not answer, or nobody would take a turn."""
     if served.is_stopping:
         raise Problem(503, "stopping", "the server is stopping")
@@ -48,13 +48,13 @@ async def require_ready(served: Served) -> None:
         raise Problem(
             503,
             "no-worker",
-            f"no worker serves {few(without)}: turns wait until one does",
+            f"no worker serves {join_few(without)}: turns wait until one does",
             hint="start one: weft worker TARGET --store ADDRESS",
             members={"apps": [*without]},
         )
 
 
-async def read_numbers(served: Served) -> str:
+async def read_numbers(served: ServedApps) -> str:
     """The numbers of a server, and of the queue that it puts turns into."""
     text = _own_numbers(served)
     if served.turns is None:
@@ -64,7 +64,7 @@ async def read_numbers(served: Served) -> str:
     return text + queue.text({})
 
 
-def _own_numbers(served: Served) -> str:
+def _own_numbers(served: ServedApps) -> str:
     return served.metrics.text(
         {
             "weft_runs_active": served.active,
@@ -74,7 +74,7 @@ def _own_numbers(served: Served) -> str:
     )
 
 
-def watch_pages(served: Served, pulse: LoopPulse) -> Pages:
+def watch_pages(served: ServedApps, pulse: LoopPulse) -> Pages:
     """The same for a port of its own; `pulse` is of the loop that the server runs in."""
 
     async def is_ready() -> HealthAnswer:

@@ -20,7 +20,7 @@ import msgspec
 from weft.content import Content, FunctionCall, FunctionResponse, Part, Value
 from weft.errors import SessionError
 from weft.late import late_pattern
-from weft.misuse import declared
+from weft.misuse import explain_mistakes
 from weft.session.provenance import BranchDelta, Provenance, provenance_in
 from weft.values import Json, JsonObject, encode, require_json
 
@@ -94,7 +94,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_ids.clear)  # else both processes would give the same ids
 
 
-@declared("Event(...)", change="the log only grows: an event that is there stays as it is")
+@explain_mistakes("Event(...)", change="the log only grows: an event that is there stays as it is")
 class Event(Value, frozen=True):
     """One fact of the session: who, when, in which invocation and branch, what, and its effects."""
 
@@ -330,6 +330,8 @@ def hold(event: Event, branch: str, delta: JsonObject) -> Event:
 
 def written_by(event: Event) -> JsonObject:
     """What an event wrote: to the session, on its branch, or for branches to begin with."""
+    if event.custom_metadata is None:  # as most events
+        return event.actions.state_delta
     notes = event.provenance
     if not notes.writes:
         return event.actions.state_delta

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from weft.content import Content, Part, is_plain, require_content
 from weft.errors import SessionError, describe_kind
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.session.event import (
     EMPTY_ACTIONS,
     NO_ACTIONS,
@@ -24,9 +24,8 @@ from weft.session.event import (
     without_temp,
 )
 from weft.session.lookback import waiting_in
-from weft.session.session_json import SavedSession, decode_session, encode_session
 from weft.session.strand import Strand
-from weft.values import Json, JsonObject, require_json, require_object
+from weft.values import Json, JsonObject, is_json, require_json, require_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +56,7 @@ class Session:
         "user_id",
     )
 
-    @explained('Session("s1", state={...}, events=[...])', words=_WORDS)
+    @explain_calls('Session("s1", state={...}, events=[...])', words=_WORDS)
     def __init__(
         self,
         id: str = "",
@@ -216,6 +215,8 @@ class Session:
         they are verified when it is read. If events wrote over what the session started with,
         the last one has that too, so that earlier states are the same when it is read.
         """
+        from weft.session.session_json import SavedSession, encode_session
+
         events = [stored(event) for event in self.events]
         return encode_session(
             SavedSession(
@@ -239,6 +240,8 @@ class Session:
         itself wrote them: pass `trusted=True` for JSON that your own `to_json` made and nobody
         else could change. Else they are set aside.
         """
+        from weft.session.session_json import decode_session
+
         saved = decode_session(data, name=name, trusted=trusted)
         try:
             session = Session(
@@ -319,10 +322,10 @@ def read_session(path: "Path", *, trusted: bool = False) -> Session:
 def stored(event: Event) -> Event:
     """The event without its `temp:` deltas."""
     delta = event.actions.state_delta
-    lasting = without_temp(delta) if delta else delta
-    if len(lasting) == len(delta):
-        return event
-    return replace(event, actions=replace(event.actions, state_delta=lasting))
+    for key in delta:
+        if key.startswith("temp:"):
+            return replace(event, actions=replace(event.actions, state_delta=without_temp(delta)))
+    return event
 
 
 def _fold(
@@ -450,16 +453,25 @@ def _require_sound(event: Event) -> None:
                 require_content(content, where="content")
                 break
     if actions.state_delta or type(actions.state_delta) is not dict:
-        require_object(actions.state_delta, where="actions.stateDelta")
-    if event.custom_metadata:
-        require_object(event.custom_metadata, where="customMetadata")
-    if _other_fields(event) != _NO_OTHERS:
-        for name, value in zip(_OTHERS, _other_fields(event), strict=True):
-            require_json(value, where=_camel(name))
+        delta = actions.state_delta
+        if type(delta) is not dict or not is_json(delta):
+            require_object(delta, where="actions.stateDelta")
+    metadata = event.custom_metadata
+    if metadata and (type(metadata) is not dict or not is_json(metadata)):
+        require_object(metadata, where="customMetadata")
+    _require_fields(_OTHERS, _other_fields(event), "")
     # most events do nothing
     if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
-        for name, value in zip(_ACTION_FIELDS, _actions(actions), strict=True):
-            require_json(value, where=f"actions.{_camel(name)}")
+        _require_fields(_ACTION_FIELDS, _action_fields(actions), "actions.")
+
+
+def _require_fields(names: Sequence[str], values: Sequence[object], above: str) -> None:
+    """Refuse a field that is not JSON."""
+    for name, value in zip(names, values, strict=True):
+        kind = type(value)
+        if value is None or (kind is dict and not value) or is_json(value):
+            continue
+        require_json(value, where=f"{above}{_camel(name)}")
 
 
 def _camel(name: str) -> str:
@@ -486,14 +498,12 @@ _OTHERS = (
 
 _other_fields = attrgetter(*_OTHERS)
 
-_NO_OTHERS = (None,) * len(_OTHERS)
-
 _ACTION_FIELDS = (
     "artifact_delta", "agent_state", "requested_auth_configs", "requested_tool_confirmations",
     "route", "render_ui_widgets", "set_model_response",
 )  # fmt: skip
 
-_actions = attrgetter(*_ACTION_FIELDS)
+_action_fields = attrgetter(*_ACTION_FIELDS)
 
 
 def _misplaced_error(value: object, where: str, wanted: str) -> SessionError:

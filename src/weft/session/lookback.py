@@ -5,11 +5,11 @@ thing is by now, which effects were stored, who wrote what, which calls wait for
 outside, and which files are kept next to the log. All of it is read from the events alone.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from weft.content import Content, Part
 from weft.media import SCHEME
@@ -134,20 +134,75 @@ def user_content(events: Strand[Event], invocation: str) -> Content | None:
 def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
     """Log indexes that a rewind took out of view, with the reason."""
     log = list(events)
-    hidden: dict[int, str] = {}
-    index = len(log) - 1
-    while index >= 0:
-        target = log[index].actions.rewind_before_invocation_id
-        # from the end: a rewind that was itself rewound does not count
+    rewinds: list[Rewind] = []
+    for index, event in enumerate(log):
+        target = event.actions.rewind_before_invocation_id
         if target:
-            first = next((i for i in range(index) if log[i].invocation_id == target), None)
-            hidden[index] = "it is the rewind itself"
-            if first is not None:
-                for between in range(first, index):
-                    hidden[between] = f"rewound to before invocation {target}"
-                index = first
-        index -= 1
+            rewinds.append(Rewind(index, target))
+    firsts: dict[str, int] = {}
+    for index, event in enumerate(log if rewinds else ()):
+        firsts.setdefault(event.invocation_id, index)
+    return _hide(rewinds, firsts.get)
+
+
+def hidden_in(log: Strand[Event]) -> Mapping[int, str]:
+    """As `hidden_by_rewind`, by the facts of the log: its events are not read for it."""
+    facts = facts_of(log)
+    if log.tail:
+        facts = facts.after(log.tail)
+    rewinds = facts.rewinds
+    if not rewinds:
+        return {}
+    known = log.memo.of(_Rewound)
+    if known is None or known.rewinds != rewinds:
+        known = log.memo.keep(_Rewound(rewinds, _hide(rewinds, partial(find_invocation, log))))
+    return known.hidden
+
+
+class _Rewound(NamedTuple):
+    """What some rewinds took out of view; every agent asks for it."""
+
+    rewinds: "tuple[Rewind, ...]"
+    hidden: Mapping[int, str]
+
+
+class Rewind(NamedTuple):
+    """Where in a log a rewind stands, and the invocation that it goes back to before."""
+
+    position: int
+    target: str
+
+
+def _hide(rewinds: Sequence[Rewind], find: Callable[[str], int | None]) -> dict[int, str]:
+    """What rewinds take out of view; `find` says where an invocation begins."""
+    hidden: dict[int, str] = {}
+    reached: int | None = None
+    # from the end: a rewind that was itself rewound does not count
+    for position, target in reversed(rewinds):
+        if reached is not None and position >= reached:
+            continue
+        hidden[position] = "it is the rewind itself"
+        first = find(target)
+        if first is not None and first < position:
+            reason = f"rewound to before invocation {target}"
+            hidden.update(dict.fromkeys(range(first, position), reason))
+            reached = first
     return hidden
+
+
+def find_invocation(log: Strand[Event], invocation_id: str) -> int | None:
+    """Where the first event of an invocation stands; None where the log has none."""
+    skim, start = skim_of(log), 0
+    # the beginning of a long log is not decoded only to find what its store knows
+    if skim is not None:
+        known = skim.invocations.find(invocation_id)
+        if known is not None:
+            return known
+        start = skim.length
+    for position, event in enumerate(log.since(start), start):
+        if event.invocation_id == invocation_id:
+            return position
+    return None
 
 
 def hidden_by_compaction(
@@ -319,11 +374,12 @@ class LogFacts(msgspec.Struct, frozen=True):
     """What there is to know of a log after reading `read` of its events.
 
     `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
-    and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
-    branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
-    keys that the user's words were copied to, `asked` what the user said last, `authors` who made
-    the events, and `newest` the last of them: these join the others many at once, so that one
-    more agent of a long flow costs the same as the first.
+    and tools wrote, `reaches_back` the index of the last event that does so, or -1, `reshaped` that
+    of the last one that is more than a rewind, `rewinds` the rewinds, `forks` what branches wrote
+    for themselves, `branched` whether anything stands on a branch, `captured` the keys that the
+    user's words were copied to, `asked` what the user said last, `authors` who made the events, and
+    `newest` the last of them: these join the others many at once, so that one more agent of a long
+    flow costs the same as the first.
     """
 
     read: int = 0
@@ -336,6 +392,8 @@ class LogFacts(msgspec.Struct, frozen=True):
     asked: Event | None = None
     authors: frozenset[str] = frozenset()
     newest: frozenset[str] = frozenset()
+    reshaped: int = -1
+    rewinds: tuple[Rewind, ...] = ()
 
     def has_author(self, name: str) -> bool:
         """Whether somebody of this name made an event."""
@@ -347,6 +405,7 @@ class LogFacts(msgspec.Struct, frozen=True):
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
         branched, captured, asked = self.branched, self.captured, self.asked
         authors, newest = self.authors, self.newest
+        reshaped, rewinds = self.reshaped, self.rewinds
         for event in events:
             actions = event.actions
             if event.author not in newest and event.author not in authors:
@@ -359,24 +418,42 @@ class LogFacts(msgspec.Struct, frozen=True):
             if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
                 if actions.state_delta and event.author != "user" and not event.partial:
                     wrote.append(event)
-                    captured |= _captured_keys(event, asked)
-                if actions.rewind_before_invocation_id or actions.compaction is not None:
+                    # an event with words of its own stores its answer, not the user's message
+                    if event.content is None:
+                        captured |= _captured_keys(event, asked)
+                if target := actions.rewind_before_invocation_id:
                     reaches_back = position
+                    rewinds = (*rewinds, Rewind(position, target))
+                if actions.compaction is not None:
+                    reaches_back = reshaped = position
             if event.branch:
                 branched = True
             if event.custom_metadata is not None:
                 notes = event.provenance
                 forks = forks_after(forks, notes)
                 if notes.reaches_back:
-                    reaches_back = position
+                    reaches_back = reshaped = position
                 if notes.writes and not actions.state_delta and written_by(event):
                     wrote.append(event)
-                    captured |= _captured_keys(event, asked)
+                    if event.content is None:
+                        captured |= _captured_keys(event, asked)
             position += 1
-        facts = LogFacts(
+        produced, volatile = self.produced, self.volatile
+        if wrote:
+            keys, written = set(produced), set(volatile)
+            # in the order of the log, so that it adds up to the same at once and step by step
+            for event in wrote:
+                keys.update(wrote_keys(event))
+                if event.custom_metadata is not None:
+                    keys.update(gathered_by(event))
+                if None in event.actions.state_delta.values():
+                    keys.update(_moved_keys(event, keys))
+                written.update(written_by(event))
+            produced, volatile = frozenset(keys), frozenset(written)
+        return LogFacts(
             position,
-            self.produced,
-            self.volatile,
+            produced,
+            volatile,
             reaches_back,
             forks,
             branched,
@@ -384,15 +461,8 @@ class LogFacts(msgspec.Struct, frozen=True):
             asked,
             authors,
             newest,
-        )
-        if not wrote:
-            return facts
-        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
-        produced = produced.union(*(gathered_by(event) for event in wrote))
-        return replace(
-            facts,
-            produced=produced.union(*(_moved_keys(event, produced) for event in wrote)),
-            volatile=self.volatile.union(*(written_by(event) for event in wrote)),
+            reshaped,
+            rewinds,
         )
 
 
@@ -422,20 +492,41 @@ def facts_of(log: Strand[Event]) -> LogFacts:
             skim.volatile,
             asked=log[skim.asked],
             authors=skim.authors,
+            reaches_back=skim.rewinds[-1][0] if skim.rewinds else -1,
+            rewinds=tuple(Rewind(*one) for one in skim.rewinds),
         ),
     )
 
 
+class SuppliedKeys(msgspec.Struct, frozen=True):
+    """The state keys that came with the user's messages."""
+
+    keys: frozenset[str] = frozenset()
+
+    def after(self, events: Sequence[Event]) -> "SuppliedKeys":
+        """The keys once these events follow."""
+        deltas = [event.actions.state_delta for event in events if event.author == "user"]
+        more = self.keys.union(*deltas)
+        return SuppliedKeys(more) if len(more) > len(self.keys) else self
+
+
+def supplied_keys(log: Strand[Event]) -> frozenset[str]:
+    """The state keys that the application wrote with the user's messages."""
+    skim = skim_of(log)
+    if skim is None or (noted := skim.supplied) is None:
+        return log.derive(SuppliedKeys).keys
+    return folded(log, SuppliedKeys, lambda _: SuppliedKeys(noted)).keys
+
+
 def _captured_keys(event: Event, asked: Event | None) -> frozenset[str]:
-    """The keys under which an event keeps what the user said last."""
-    # an event with words of its own stores its answer, not the user's message
-    if asked is None or event.content is not None:
+    """The keys under which an event without words keeps what the user said last."""
+    if asked is None:
         return frozenset()
     text = asked.text
     return frozenset(key for key, value in written_by(event).items() if text and value == text)
 
 
-def _moved_keys(event: Event, produced: frozenset[str]) -> list[str]:
+def _moved_keys(event: Event, produced: Container[str]) -> list[str]:
     """The keys that an answer may stand under since its own was taken away, as by a renaming."""
     delta = event.actions.state_delta
     # only a key that held an answer and is deleted here can have moved
@@ -449,7 +540,11 @@ def wrote_keys(event: Event) -> tuple[str, ...]:
     text = event.text
     if not text:
         return ()
-    return tuple(key for key, value in written_by(event).items() if spells(text, value))
+    keys: list[str] = []
+    for key, value in written_by(event).items():
+        if value == text or spells(text, value):
+            keys.append(key)
+    return tuple(keys)
 
 
 def gathered_by(event: Event) -> list[str]:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
+from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
@@ -352,15 +353,19 @@ def grow(session: Session, events: Sequence[Event]) -> Growth:
     for event in events:
         if event.actions.state_delta:
             writes = True
-            events = [stored(event) for event in events]
             break
+    if writes:
+        events = tuple(map(stored, events))
     after = session.append(*events)
     if after is session:
         return Growth(after, [], {}, {}, {})
     added = after.events.since(log.settled)
     if not writes:
         return Growth(after, added, {}, {}, {})
-    return Growth(after, added, *split_scopes([event.actions.state_delta for event in added]))
+    return Growth(after, added, *split_scopes(map(_state_delta, added)))
+
+
+_state_delta = attrgetter("actions.state_delta")
 
 
 def taken(session: Session, value: Session) -> Growth:
@@ -401,13 +406,14 @@ def split_scopes(deltas: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject, 
     user: JsonObject = {}
     for delta in deltas:
         for key, value in delta.items():
-            scope = scope_of(key)
+            scope = scope_of(key) if ":" in key else "session"
             if scope == "temp":
                 continue
             if scope != "session":
                 require_shared_key(key)
             home = own if scope == "session" else app if scope == "app" else user
-            home[key] = require_json(value, where=f"stateDelta.{key}")
+            is_text = type(value) is str and value.isascii()  # then there is nothing to copy
+            home[key] = value if is_text else require_json(value, where=f"stateDelta.{key}")
     return own, app, user
 
 

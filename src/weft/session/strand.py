@@ -6,13 +6,11 @@ without a copy, and keeps with it whatever was derived from its items.
 The beginning of a long log may be one that nobody has read. A request under a policy with a window
 needs the end of a log, and its beginning only as far as that is plain talk. So a store skims the
 rows of a long log instead of decoding them. What it learns (`Skim`) stands in for them: who spoke,
-where turns begin, which ids are taken. While a long log is read, the garbage collector waits.
+where turns begin, which ids are taken.
 """
 
-import gc
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from threading import Lock, RLock
+from _thread import RLock  # as threading.RLock(), without a call in Python
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Generic,
@@ -295,9 +293,9 @@ class Strand(Sequence[Item], Generic[Item]):
 class Skim(NamedTuple):
     """What is known of the first `length` events of a log, all of which are plain talk.
 
-    Plain talk is one text of the user's or of one agent's, or calls of that agent's right before
-    their results. It may write state, but an agent deletes none. It reaches back to nothing, and
-    leaves nothing open.
+    Plain talk is one text of the user's or of an agent's, or calls of an agent's right before their
+    results, or nothing at all. It may write state, but an agent deletes none. It reaches back to
+    nothing but by a rewind, and leaves nothing open.
     """
 
     length: int
@@ -308,13 +306,18 @@ class Skim(NamedTuple):
     """Where turns begin."""
     calls: Mapping[str, int]
     """Where each call was made, by its id; without those in `older`."""
-    invocations: Container[str]
+    invocations: "FirstPositions"
+    """Where each invocation begins."""
     older: "OlderCalls | None" = None
     """The calls of chapters that are not even in memory, where there are such."""
     produced: frozenset[str] = frozenset()
     """The keys under which answers were stored."""
     volatile: frozenset[str] = frozenset()
-    """All keys that the agent and its tools wrote."""
+    """All keys that agents and their tools wrote."""
+    supplied: frozenset[str] | None = None
+    """All keys that came with the user's messages; None where nobody noted them."""
+    rewinds: tuple[tuple[int, str], ...] = ()
+    """Where each rewind stands, and the invocation it goes back to before."""
 
     def calls_before(self, position: int) -> "CallIds":
         """The ids of the calls that were made before a position, as a set of its own."""
@@ -336,6 +339,16 @@ class CallIds(set[str]):
         return len(self) > 0 or self.older != ()
 
 
+class FirstPositions(Protocol):
+    """Where in a log each of some ids stands first."""
+
+    def __contains__(self, id: object, /) -> bool: ...
+
+    def find(self, id: str, /) -> int | None:
+        """The position of the first event with the id; None where there is none."""
+        ...
+
+
 class OlderCalls(Protocol):
     """The calls of events that a store has not read."""
 
@@ -355,44 +368,3 @@ def skim_of(log: Strand[Event]) -> Skim | None:
     """What the store learned of the log's beginning, where the log has it."""
     skim = log.memo.of(Skim)
     return skim if skim is not None and skim.length <= log.settled else None
-
-
-# --- the garbage collector, while a long log is read
-
-_pausing = Lock()
-_pauses = 0
-_was_enabled = False
-
-
-@contextmanager
-def collector_paused() -> Generator[None, None, None]:
-    """Keep Python from looking for garbage while a long log is read: there is none.
-
-    It would walk over all that was read so far, again and again: a fifth of the time.
-    """
-    global _pauses
-    with _pausing:
-        _pauses += 1
-        # pauses may overlap in threads: only the last one to end resumes
-        was_enabled = gc.isenabled()
-        gc.disable()
-    try:
-        yield
-    finally:
-        with _pausing:
-            _pauses -= 1
-            _resume(was_enabled)
-
-
-def _resume(was_enabled: bool) -> None:
-    """Let the collector work again after the last pause, if it did before the first."""
-    global _was_enabled
-    _was_enabled = _was_enabled or was_enabled
-    if not _pauses and _was_enabled:
-        _was_enabled = False
-        # Its first look would be at all that was read, and stop every thread for it: so that
-        # counts as old at once. Whoever has frozen objects of their own keeps them frozen.
-        if not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-        gc.enable()

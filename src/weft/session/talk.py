@@ -1,12 +1,13 @@
 """Plain talk: what was said in a stretch of a log, as far as a request needs it.
 
-Most events of a long log are a text, or calls right before their results, and nothing else. They
-are read in short, a few fields instead of forty. What is made of them is the same for every
-provider, so a store may keep it next to the events.
+Most events of a long log are a text, calls right before their results, or nothing but a mark of the
+runtime. They are read in short, a few fields instead of forty. `utterances` is the one place that
+recognises them, in events and in stored rows, whoever is asked next. What is made of them is the
+same for every provider and every agent, so a store may keep it next to the events.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Literal, NamedTuple
 from zlib import compress, decompress, error
@@ -14,13 +15,20 @@ from zlib import compress, decompress, error
 import msgspec
 
 from weft.content import FunctionCall, FunctionResponse, Part, Value
-from weft.session.event import Event, read_event
-from weft.values import JsonObject
+from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS, Event, read_event
+from weft.session.lookback import RESERVED
+from weft.values import JsonObject, has_lone_surrogate, spells
 
 INTERNAL_CALLS = frozenset(
     ("adk_framework", "adk_request_credential", "adk_request_confirmation", "adk_request_input")
 )
 """Calls a framework makes to itself or to its client; no model ever made or reads them."""
+
+PAUSED = "CONTINUATION"
+"""The finish reason of a reply that the provider broke off and will continue when sent back."""
+
+MOST_LETTERS = 50_000
+"""A result with at most this many letters is sent as it is under every policy."""
 
 
 class PlainCall(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -38,11 +46,24 @@ class PlainCall(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Utterance(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What becomes one item of a request: a text, or calls and their results."""
+    """One text, or calls and their results; or neither, where an event says nothing."""
 
-    role: Literal["user", "model"]
+    author: str
     text: str = ""
     calls: tuple[PlainCall, ...] = ()
+    asks: bool = False
+    """Whether the text stands on the user's side."""
+    data: bool = False
+    """Whether the text is data for other agents."""
+    wrote: tuple[str, ...] = ()
+    """The state keys under which an agent stored the text."""
+    rewinds: bool = False
+    """Whether it takes back what was said before."""
+
+    @property
+    def length(self) -> int:
+        """How many events it comes from."""
+        return 2 if self.calls else 1
 
 
 class Utterances(NamedTuple):
@@ -62,11 +83,10 @@ A stretch that the store does not have is not in it.
 class StoredTalk:
     """The talk of a long log as its store has it next to the events; it is in the log's memo.
 
-    `starts` are the positions at which a stretch may begin, `authors` those who speak in any.
+    `starts` are the positions at which a stretch may begin.
     """
 
-    def __init__(self, authors: AbstractSet[str], starts: Sequence[int], fetch: FetchTalk) -> None:
-        self.authors = authors
+    def __init__(self, starts: Sequence[int], fetch: FetchTalk) -> None:
         self._starts = starts
         self._fetch = fetch
         self._ahead: dict[int, bytes] = {}
@@ -89,12 +109,8 @@ class StoredTalk:
         return self._starts[at] if at < len(self._starts) else None
 
 
-def pack_talk(rows: Iterable[bytes], agent: str) -> bytes | None:
-    """What is said in the rows of a log, packed; None where they are more than plain talk."""
-    events = [read_talk_event(row) for row in rows]
-    stretch = utterances(events, agent)
-    if stretch.events < len(events):
-        return None
+def pack_talk(stretch: Utterances) -> bytes:
+    """What was said, packed."""
     return compress(msgspec.msgpack.encode((_FORM, stretch.events, stretch.listed)))
 
 
@@ -107,7 +123,7 @@ def unpack_talk(data: bytes) -> Utterances | None:
     return Utterances(listed, events) if form == _FORM else None
 
 
-_FORM = 1
+_FORM = 2
 """The form of packed talk: that of another is not read."""
 
 _packed = msgspec.msgpack.Decoder(tuple[int, int, list[Utterance]])
@@ -131,8 +147,17 @@ class TalkContent(Value, frozen=True):
     role: str | None = None
 
 
-class NoActions(Value, frozen=True):
-    """What plain talk does apart from being said: nothing."""
+class TalkActions(Value, frozen=True):
+    """What plain talk does apart from being said: it writes state, or marks where a flow is."""
+
+    state_delta: JsonObject = {}
+    transfer_to_agent: str | None = None
+    end_of_agent: bool | None = None
+    agent_state: msgspec.Raw = msgspec.Raw()
+    rewind_before_invocation_id: str | None = None
+
+
+_NO_ACTIONS = TalkActions()
 
 
 class TalkEvent(Value, frozen=True):
@@ -150,8 +175,10 @@ class TalkEvent(Value, frozen=True):
     turn_complete: bool | None = None
     usage: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="usageMetadata")
     finish_reason: str | None = None
-    actions: NoActions = NoActions()
+    audience: Literal["user", "internal"] | None = None
+    actions: TalkActions = _NO_ACTIONS
     model_version: str | None = None
+    node_info: msgspec.Raw = msgspec.Raw()
 
 
 _decoder = msgspec.json.Decoder(TalkEvent)
@@ -179,52 +206,100 @@ def read_talk_event(data: bytes) -> "Event | TalkEvent":
 # --- what is said in events
 
 
-def utterances(events: Sequence[Event | TalkEvent], agent: str, start: int = 0) -> Utterances:
-    """What the user and the agent say from `start` on, up to the first event that is more.
+def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
+    """What is said in events, up to the first that is more than plain talk.
 
-    An event that was not read in short counts as more.
+    Plain talk is one text, or calls of an agent right before their results, or nothing at all. A
+    pass may still have to look at it: at two calls with one id, at a text that was also written to
+    state, at an agent that speaks before the user.
     """
     listed: list[Utterance] = []
-    index, length = start, len(events)
+    index, length = 0, len(events)
     while index < length:
         event = events[index]
-        content = event.content
-        if type(event) is not TalkEvent or content is None or not (parts := content.parts):
+        content, author = event.content, event.author
+        in_short = type(event) is TalkEvent
+        if not author or event.finish_reason == PAUSED or not (in_short or _is_only_said(event)):
             break
-        first, author = parts[0], event.author
-        if first.function_call is not None and index + 1 < length:
-            answered = events[index + 1]
-            calls = paired_calls(event, answered, agent) if type(answered) is TalkEvent else None
+        rewinds = event.actions.rewind_before_invocation_id
+        if content is None or not (parts := content.parts):
+            listed.append(Utterance(author, rewinds=bool(rewinds)))
+            index += 1
+            continue
+        if rewinds:
+            break
+        first = parts[0]
+        if first.function_call is not None:
+            # its results, if they are the next event, and nothing besides
+            calls = _pair_calls(event, events[index + 1]) if index + 1 < length else None
             if calls is None:
                 break
-            listed.append(Utterance("model", "", calls))
+            listed.append(Utterance(author, "", calls))
             index += 2
             continue
         text = first.text
-        if (
-            not text
-            or len(parts) > 1
-            or first.function_call is not None
-            or first.function_response is not None
-            or (author != agent and author != "user")
-        ):
+        if not text or len(parts) > 1 or first.function_response is not None:
             break
-        is_asked = author == "user" or content.role == "user"
-        listed.append(Utterance("user" if is_asked else "model", text))
+        if not in_short and not _is_only_text(first, text):
+            break
+        asks = author == "user" or content.role == "user"
+        is_data = event.audience == "internal" and author != "user"
+        delta, wrote = event.actions.state_delta, tuple[str, ...]()
+        if delta and author != "user":
+            wrote = tuple([key for key, value in delta.items() if spells(text, value)])
+        listed.append(Utterance(author, text, (), asks, is_data, wrote))
         index += 1
-    return Utterances(listed, index - start)
+    return Utterances(listed, index)
 
 
-def paired_calls(
-    asked: Event | TalkEvent, answered: Event | TalkEvent, agent: str
+def _is_only_said(event: Event | TalkEvent) -> bool:
+    """Whether a whole event does nothing that plain talk does not, and is for everybody."""
+    if not isinstance(event, Event):
+        return True
+    if event.custom_metadata is not None:
+        notes = event.provenance
+        if notes.untrusted is not None or notes.writes:
+            return False
+    actions = event.actions
+    return not (
+        event.partial
+        or event.branch
+        or event.isolation_scope
+        or event.input_transcription
+        or event.output_transcription
+        or (
+            actions is not NO_ACTIONS
+            and actions is not EMPTY_ACTIONS
+            and actions.compaction is not None
+        )
+        or not (event.author.isascii() or not has_lone_surrogate(event.author))
+    )
+
+
+def _is_only_text(part: Part | TalkPart, text: str) -> bool:
+    """Whether a part with text is nothing else, and can be sent as it is."""
+    if not isinstance(part, Part):
+        return True
+    return not (
+        part.thought
+        or part.thought_signature
+        or part.part_metadata
+        or part.tool_call
+        or part.tool_response
+        or (not text.isascii() and has_lone_surrogate(text))
+    )
+
+
+def _pair_calls(
+    asked: Event | TalkEvent, answered: Event | TalkEvent
 ) -> tuple[PlainCall, ...] | None:
-    """The agent's calls with their results; None where they are not each other's, one by one."""
+    """An agent's calls with their results; None where they are not each other's, one by one."""
     calls, results = asked.content, answered.content
     if (
         calls is None
         or results is None
-        or asked.author != agent
-        or answered.author != agent
+        or asked.author == "user"
+        or answered.author != asked.author
         or calls.role != "model"
         or results.role != "user"
     ):
@@ -235,21 +310,64 @@ def paired_calls(
         return None
     paired: list[PlainCall] = []
     for index, part in enumerate(call_parts):
-        call, result = part.function_call, result_parts[index].function_response
+        call, answer = part.function_call, result_parts[index]
+        result = answer.function_response
         if (
             call is None
             or result is None
+            or part.text
+            or answer.text
             or not (id := call.id)
             or not (name := call.name)
             or result.id != id
             or result.name != name
             # media in a result is lowered in its own way
             or result.parts
-            or name in INTERNAL_CALLS
+            or name.startswith(RESERVED)
         ):
             return None
         paired.append(PlainCall(id, name, call.args or {}, result.response or {}))
-    return tuple(paired)
+    # two calls with one id must be told apart by a pass, as providers refuse such a request
+    if len(paired) > 1 and len({call.id for call in paired}) < len(paired):
+        return None
+    in_short = type(asked) is TalkEvent and type(answered) is TalkEvent
+    return (*paired,) if in_short or _is_plain_pair(asked, answered, paired) else None
+
+
+def _is_plain_pair(
+    asked: Event | TalkEvent, answered: Event | TalkEvent, calls: Sequence[PlainCall]
+) -> bool:
+    """Whether calls and their results are nothing else, can be sent, and no result is large."""
+    if not (_has_only_pairs(asked) and _has_only_pairs(answered)):
+        return False
+    try:
+        # a result has no more letters than all of it has bytes
+        return len(msgspec.json.encode(calls)) <= MOST_LETTERS
+    except (UnicodeEncodeError, OverflowError, TypeError):
+        # lone surrogates and values that are not JSON are mended on the long way
+        return False
+
+
+def _has_only_pairs(event: Event | TalkEvent) -> bool:
+    """Whether an event with calls or results has nothing that somebody keeps with them."""
+    if not isinstance(event, Event):
+        return True
+    # notes of Weft may change how the event is shown: passes read them
+    if event.custom_metadata is not None or event.long_running_tool_ids:
+        return False
+    if event.finish_reason == PAUSED or not _is_only_said(event):
+        return False
+    content = event.content
+    for part in (content.parts if content is not None else None) or ():
+        if part.part_metadata is not None or (part.thought_signature and part.function_call):
+            return False
+    return True
+
+
+def call_ids(event: Event | TalkEvent) -> list[str]:
+    """The ids of the calls in an event."""
+    parts: Sequence[Part | TalkPart] = (event.content.parts if event.content else None) or ()
+    return [call.id or "" for part in parts if (call := part.function_call) is not None]
 
 
 def claims(
@@ -263,7 +381,7 @@ def claims(
         taken.add(id)
         return True
     ids = {call.id for call in calls}
-    if len(ids) < len(calls) or not ids.isdisjoint(taken) or not ids.isdisjoint(used):
+    if not ids.isdisjoint(taken) or not ids.isdisjoint(used):
         return False
     taken |= ids
     return True

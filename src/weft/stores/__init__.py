@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.errors import Conflict, StoreError, UsageError, describe_kind
-from weft.misuse import close
+from weft.misuse import find_near
 from weft.session import ArtifactStore, Event, MemoryStore, Session, SessionKey, Store
 from weft.session.store import FillingStore
 from weft.values import Json
@@ -225,7 +225,7 @@ def _unknown(
     hint = f"valid forms: {', '.join(forms)}"
     database = scheme.partition("+")[0]  # others name their driver after it
     schemes = ("file", *[scheme for kind in STORES for scheme in kind.schemes])
-    if not separator or close(database, schemes, cutoff=0.6):
-        near = close(address, forms, cutoff=0.3)
+    if not separator or find_near(database, schemes, cutoff=0.6):
+        near = find_near(address, forms, cutoff=0.3)
         hint = f"did you mean {near[0]}? {hint}" if near else hint
     return UsageError(f"`{redacted}` is not the address of {what}", where=where, hint=hint)

@@ -1,7 +1,6 @@
 """Artifacts in memory, and as files: a directory for each artifact, a file for each version."""
 
 import asyncio
-import hashlib
 import json
 import os
 from collections.abc import Generator
@@ -334,6 +333,8 @@ def file_name(text: str) -> str:
     )
     # the beginning tells people what it is, the hash tells it from others
     if len(name) > LONGEST:
+        import hashlib
+
         return f"{name[:80]}{_CUT}{hashlib.blake2b(data, digest_size=16).hexdigest()}"
     # Windows opens a device under such a name, with any ending
     if _DEVICE.match(name):

@@ -10,12 +10,13 @@ from zlib import crc32
 
 import msgspec
 
+from weft.collector import collector_paused
 from weft.errors import SessionError, StoreError
 from weft.session import Event, SessionKey
 from weft.session.event import apply_delta, read_event
 from weft.session.log import Positions, positions_of
 from weft.session.memory import StoredSession, grow, split_scopes
-from weft.session.strand import Strand, collector_paused
+from weft.session.strand import Strand
 from weft.stores.rows import LEAST, EventRow, RawRow, UnreadEvents, read_row, skim_rows
 from weft.values import JsonObject
 

@@ -14,7 +14,7 @@ import json
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Literal, NamedTuple, cast
 from zlib import compress, crc32, decompress, error
@@ -26,10 +26,19 @@ from weft.session.event import Event, apply_delta
 from weft.session.log import Positions
 from weft.session.memory import StoredSession, split_scopes
 from weft.session.strand import CallIds, Skim, Strand
-from weft.session.talk import FetchTalk, StoredTalk, pack_talk
+from weft.session.talk import (
+    FetchTalk,
+    StoredTalk,
+    TalkEvent,
+    call_ids,
+    pack_talk,
+    read_talk_event,
+    utterances,
+)
 from weft.stores.rows import (
     EventRow,
     Fetch,
+    PositionsById,
     RawRow,
     RowSkim,
     UnreadEvents,
@@ -55,6 +64,9 @@ TALKS = 8
 _FORM = 1
 """The form of facts: those of another are not read."""
 
+_REWOUND = 2
+"""The form of facts with rewinds, which earlier versions of Weft must not take for plain talk."""
+
 
 class StoredRow(NamedTuple):
     """An event as the table of events has it."""
@@ -75,6 +87,8 @@ class TalkFacts(msgspec.Struct, frozen=True, array_like=True):
     invocations: bytes
     produced: list[str]
     volatile: list[str]
+    supplied: list[str] | None = None
+    rewinds: list[tuple[int, str]] = []
 
 
 class ChapterFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -140,12 +154,14 @@ def next_chapter(
     if talk is not None and not _has_new_calls(talk, earlier):
         talk = None
     delta = encode_value(_delta(data[:length], first, where=where)).encode()
-    facts = msgspec.msgpack.encode(ChapterFacts(_FORM, talk))
+    form = _REWOUND if talk is not None and talk.rewinds else _FORM
+    facts = msgspec.msgpack.encode(ChapterFacts(form, talk))
     newest = max(row.timestamp for row in rows[:length])
     # a search in the bytes is enough: a false hit only costs reading the chapter
     asks = any(b'"pending":[' in row for row in data[:length])
-    agent = next((name for name in talk.authors if name != "user"), "") if talk is not None else ""
-    packed_talk = pack_talk(data[:length], agent) if talk is not None else None
+    packed_talk = None
+    if talk is not None:
+        packed_talk = pack_talk(utterances([*map(read_talk_event, data[:length])]))
     sums = crc32(delta), crc32(facts)
     return NewChapter(first, length, delta, sums[0], facts, sums[1], newest, asks, packed_talk)
 
@@ -202,6 +218,8 @@ def _talk_facts(talk: RowSkim) -> TalkFacts:
         _hashes(talk.invocations),
         sorted(skim.produced),
         sorted(skim.volatile),
+        sorted(skim.supplied or ()),
+        [*skim.rewinds],
     )
 
 
@@ -288,7 +306,7 @@ def read_chapters(
         except msgspec.DecodeError:
             return None
         # another version of Weft wrote it
-        if facts.form != _FORM:
+        if facts.form not in (_FORM, _REWOUND):
             return None
         chapters.append(Chapter(first, length, delta, facts))
     return chapters
@@ -324,18 +342,10 @@ def open_log(
 ) -> StoredSession | None:
     """The session with the chapters unread and the rows after them; None where it must be read.
 
-    It must where a chapter is more than plain talk, or of several agents.
+    It must where a chapter is more than plain talk.
     """
-    authors: set[str] = set()
-    talks: list[TalkFacts] = []
-    for chapter in chapters:
-        talk = chapter.facts.talk
-        if talk is None:
-            return None
-        talks.append(talk)
-        authors.update(talk.authors)
-    # with several agents the same event looks different to each: it must be read
-    if not chapters or len(authors) > len(("user", "agent")):
+    talks = [talk for chapter in chapters if (talk := chapter.facts.talk) is not None]
+    if not chapters or len(talks) < len(chapters):
         return None
     covered = chapters[-1].end
     data: list[bytes] = []
@@ -350,7 +360,7 @@ def open_log(
     older = _Older(chapters, talks, backing)
     recent = skim_rows(data) if data else None
     # the newest rows are plain talk too, and stay JSON
-    if recent is not None and _goes_on(recent, talks, authors):
+    if recent is not None and _goes_on(recent, talks):
         lines += data
     else:
         recent = None
@@ -367,7 +377,7 @@ def open_log(
     if len(tail_ids) != len(data):
         return None  # it was changed by hand: who reads all of it says so
     log.memo.keep(older.skim(recent))
-    log.memo.keep(StoredTalk(authors, [chapter.first for chapter in chapters], fetch_talk))
+    log.memo.keep(StoredTalk([chapter.first for chapter in chapters], fetch_talk))
     log.memo[Positions] = LongPositions(tail_ids, older)
     if recent is not None:
         deltas = recent.deltas
@@ -383,19 +393,17 @@ _SIZE = 24
 """Bytes that an event counts for whose chapter alone is in memory."""
 
 
-def _goes_on(recent: RowSkim, talks: Sequence[TalkFacts], authors: set[str]) -> bool:
-    """Whether the newest events are the same talk: of the same agent, with calls of their own."""
+def _goes_on(recent: RowSkim, talks: Sequence[TalkFacts]) -> bool:
+    """Whether the newest events are the same talk, with calls of their own."""
     calls = {*map(_hash, recent.skim.calls)}
-    return recent.skim.authors <= authors and all(
-        calls.isdisjoint(_numbers(talk.calls, "Q")) for talk in talks if calls
-    )
+    return all(calls.isdisjoint(_numbers(talk.calls, "Q")) for talk in talks if calls)
 
 
 class _Older:
     """The chapters of a log by what is known of them."""
 
     def __init__(
-        self, chapters: Sequence[Chapter], talks: Sequence[TalkFacts], events: Sequence[Event]
+        self, chapters: Sequence[Chapter], talks: Sequence[TalkFacts], events: UnreadEvents
     ) -> None:
         self._chapters = chapters
         self._talks = talks
@@ -413,17 +421,24 @@ class _Older:
         authors: set[str] = set()
         produced: set[str] = set()
         volatile: set[str] = set()
+        supplied: set[str] = set()
+        rewinds: list[tuple[int, str]] = []
         for chapter, talk in zip(self._chapters, self._talks, strict=True):
             first = chapter.first
             produced.update(talk.produced)
             volatile.update(talk.volatile)
+            supplied.update(talk.supplied or ())
+            rewinds += [(first + at, target) for at, target in talk.rewinds]
             turns.extend([first + at for at in _numbers(talk.turns, "I")])
             asked = first + talk.asked if talk.asked >= 0 else asked
             authors.update(talk.authors)
         if recent is None:
             known = frozenset(authors)
-            written = frozenset(produced), frozenset(volatile)
-            return Skim(self.covered, known, asked, turns, {}, self._invocations, self, *written)
+            written = frozenset(produced), frozenset(volatile), self._noted(supplied)
+            return Skim(
+                self.covered, known, asked, turns, {}, self._invocations, self, *written,
+                tuple(rewinds),
+            )  # fmt: skip
         last = recent.skim
         turns.extend([self.covered + at for at in last.turns])
         return Skim(
@@ -432,11 +447,19 @@ class _Older:
             self.covered + last.asked if last.asked >= 0 else asked,
             turns,
             {id: self.covered + at for id, at in last.calls.items()},
-            _EitherIds(recent.invocations, self._invocations),
+            _EitherIds(recent.invocations, self._invocations, self.covered),
             self,
             frozenset(produced | last.produced),
             frozenset(volatile | last.volatile),
+            self._noted(supplied | (last.supplied or set())),
+            (*rewinds, *[(self.covered + at, target) for at, target in last.rewinds]),
         )
+
+    def _noted(self, supplied: set[str]) -> frozenset[str] | None:
+        """Keys that came with the user's messages, if all chapters have noted them."""
+        # those of an earlier version did not
+        is_noted = all(talk.supplied is not None for talk in self._talks)
+        return frozenset(supplied) if is_noted else None
 
     def add_to(self, ids: CallIds, position: int) -> None:
         """Add the calls before a position; those of a chapter around it are looked up."""
@@ -447,8 +470,8 @@ class _Older:
         # the position is inside a chapter: its events up to there are read
         if len(whole) < len(self._chapters):
             first = self._chapters[len(whole)].first
-            for event in self._events[first:position]:
-                ids.update(call.id or "" for call in event.calls)
+            for event in self._events.read_once(first, position):
+                ids.update(call_ids(event))
 
     def _event_at(self, chapter: int, id: str) -> int | None:
         return self._first(chapter, lambda event: event.id == id)
@@ -457,22 +480,31 @@ class _Older:
         return self._first(chapter, lambda event: event.invocation_id == id)
 
     def _call_at(self, chapter: int, id: str) -> int | None:
-        return self._first(chapter, lambda event: any(call.id == id for call in event.calls))
+        return self._first(chapter, lambda event: id in call_ids(event))
 
-    def _first(self, chapter: int, is_it: Callable[[Event], bool]) -> int | None:
+    def _first(self, chapter: int, is_it: Callable[[Event | TalkEvent], bool]) -> int | None:
         first, end = self._chapters[chapter].first, self._chapters[chapter].end
-        events = self._events[first:end]
+        events: Sequence[Event | TalkEvent] = self._events.read_once(first, end)
         return next((at for at, event in enumerate(events, first) if is_it(event)), None)
 
 
 class _EitherIds(msgspec.Struct, frozen=True):
     """Ids that are in one of two places."""
 
-    recent: Container[str]
-    older: Container[str]
+    recent: PositionsById
+    older: "IdIndex"
+    covered: int
+    """Where the recent ones begin."""
 
     def __contains__(self, id: object) -> bool:
         return isinstance(id, str) and (id in self.recent or id in self.older)
+
+    def find(self, id: str, /) -> int | None:
+        """Where in the log the id is, or None."""
+        position = self.older.find(id)
+        if position is None and (at := self.recent.find(id)) is not None:
+            position = self.covered + at
+        return position
 
 
 class IdIndex:

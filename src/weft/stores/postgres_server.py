@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from weft.errors import StoreError, StoreUnreachable, UsageError
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.stores.rows import HAS_DELTA, require_version
 
 try:
@@ -438,7 +438,7 @@ def _seconds(text: str) -> float:
 def _wrong_option(name: str, value: str, *, where: str) -> UsageError:
     if name not in _OPTIONS:
         listed = ", ".join(_OPTIONS)
-        hint = f"{meant(name, _OPTIONS)}; options: {listed}".removeprefix("; ")
+        hint = f"{suggest_names(name, _OPTIONS)}; options: {listed}".removeprefix("; ")
         return UsageError(f"the address has no option `{name}`", where=where, hint=hint)
     hint = {
         "weft_connections": "write a number from 1 on: weft_connections=4",

@@ -19,9 +19,9 @@ import msgspec
 from weft.errors import SessionError, StoreError
 from weft.session import SessionKey
 from weft.session.event import Event, read_event
-from weft.session.lookback import QUESTION, wrote_keys
+from weft.session.lookback import QUESTION
 from weft.session.strand import Skim
-from weft.session.talk import LONGEST_TALK, read_talk_event
+from weft.session.talk import TalkEvent, Utterance, read_talk_event, utterances
 from weft.values import Json, JsonObject, encode
 
 HAS_DELTA = """event LIKE '%"stateDelta"%'"""
@@ -241,9 +241,6 @@ _questions = msgspec.json.Decoder(_QuestionEvent)
 LEAST = 2_000
 """Logs with fewer events are decoded at once."""
 
-_PAUSED = "CONTINUATION"
-
-
 Fetch = Callable[[int], tuple[int, list[bytes]]]
 """What reads the rows around a position that are not in memory: where they begin, and the rows."""
 
@@ -358,7 +355,7 @@ class RowSkim(NamedTuple):
     skim: Skim
     positions: dict[str, int]
     """Where each event stands, by its id."""
-    invocations: frozenset[str]
+    invocations: "PositionsById"
     last: str
     """The invocation of the last turn."""
     deltas: list[JsonObject]
@@ -371,160 +368,111 @@ def skim_rows(rows: Sequence[bytes]) -> RowSkim | None:
     An unknown field, or anything that a pass might treat in its own way, makes a log more than
     talk. Such a log is decoded: that is slower and always right.
     """
-    decode = _decoder.decode
-    positions: dict[str, int] = {}
-    calls: dict[str, int] = {}
-    turns: list[int] = []
-    invocations: set[str] = set()
-    authors: set[str] = set()
-    asked, last, waiting = -1, "", dict[str, str]()
-    share: dict[str, str] = {}
-    writes = _Writes()
+    talk = _TalkReader()
+    at = 0
     try:
-        for position, row in enumerate(rows):
-            # a long event may be sent shortened, and half an emoji must be mended
-            if len(row) > LONGEST_TALK or b"\\ud" in row:
+        while at < len(rows):
+            # some at a time: all of them at once take much memory
+            events = [*map(read_talk_event, rows[at : at + LEAST])]
+            spoken = utterances(events)
+            if not spoken.events or not talk.read(events, spoken.listed):
                 return None
-            event = decode(row)
-            if event.finish_reason == _PAUSED:
-                # a reply that the provider continues is joined with the next one
-                return None
-            parts, author = event.content.parts, event.author
-            positions[event.id] = position
-            if (
-                event.actions is not None
-                and event.actions.state_delta
-                and not writes.add(read_event(row))
-            ):
-                return None
-            if waiting:
-                # calls must be answered at once, in order: else a pass has to pair them
-                if author == "user" or not _answers(event, waiting):
-                    return None
-                waiting = {}
-                continue
-            first = parts[0]
-            if first.text:
-                # the text is raw JSON: two quotes are an empty one
-                if len(parts) > 1 or len(first.text) <= len('""') or first.call or first.result:
-                    return None
-                if author != "user":
-                    authors.add(author)
-                    continue
-                asked = position
-                invocation = share.setdefault(event.invocation_id, event.invocation_id)
-                invocations.add(invocation)
-                # events without an invocation are turns of their own
-                if not turns or not invocation or invocation != last:
-                    turns.append(position)
-                    last = invocation
-                continue
-            if author == "user" or event.content.role != "model":
-                return None
-            authors.add(author)
-            for part in parts:
-                call = part.call
-                if call is None or part.text or not call.id or not call.name:
-                    return None
-                # two calls with one id need a pass, and google-adk's own calls are hidden
-                if call.id in calls or call.name.startswith("adk_"):
-                    return None
-                calls[call.id] = position
-                waiting[call.id] = call.name
-    except (ValueError, IndexError, RecursionError):
+            at += spoken.events
+    except (ValueError, RecursionError):
         return None
-    invocations.discard("")
-    # an open call may still be answered; of several agents each sees the log differently
-    plain = not waiting and len(authors) <= 1 and authors.isdisjoint(("", "user"))
-    if not plain or not turns or turns[0] != 0 or len(positions) != len(rows):
+    # an id that stands there twice was put there by hand
+    if not talk.turns or len(talk.positions) != len(rows):
         return None
-    authors.add("user")
-    known = frozenset(invocations)
-    produced, volatile = frozenset(writes.produced), frozenset(writes.volatile)
-    skim = Skim(len(rows), frozenset(authors), asked, turns, calls, known, None, produced, volatile)
-    return RowSkim(skim, positions, known, last, writes.deltas)
+    return talk.skim(len(rows))
 
 
-class _Writes:
-    """What plain talk writes to the state."""
+class PositionsById(dict[str, int]):
+    """Where in a log each of some ids stands first."""
+
+    def find(self, id: str, /) -> int | None:
+        """The position of the first event with the id."""
+        return self.get(id)
+
+
+class _TalkReader:
+    """Gathers what is known of plain talk, some events after the other."""
 
     def __init__(self) -> None:
-        self.deltas: list[JsonObject] = []
-        self.produced: set[str] = set()
-        self.volatile: set[str] = set()
+        self.positions: dict[str, int] = {}
+        self.turns: list[int] = []
+        self._calls: dict[str, int] = {}
+        self._authors: set[str] = set()
+        self._invocations = PositionsById()
+        self._asked, self._words, self._last = -1, "", ""
+        self._deltas: list[JsonObject] = []
+        self._produced: set[str] = set()
+        self._volatile: set[str] = set()
+        self._supplied: set[str] = set()
+        self._rewinds: list[tuple[int, str]] = []
 
-    def add(self, event: Event) -> bool:
-        """Add what an event writes. False where it is more than talk: an agent deletes a key.
+    def read(self, events: Sequence[Event | TalkEvent], spoken: Sequence[Utterance]) -> bool:
+        """Read more of it; False where it is more than talk after all."""
+        index, begin = 0, len(self.positions)
+        for one in spoken:
+            position, event = begin + index, events[index]
+            for each in events[index : index + one.length]:
+                # one that was not read in short is too long to stay unread, or has other fields
+                if type(each) is not TalkEvent or not self._write(each, one):
+                    return False
+                self.positions[each.id] = begin + index
+                index += 1
+            self._authors.add(one.author)
+            invocation = event.invocation_id
+            self._invocations.setdefault(invocation, position)
+            # the user speaks first
+            if not self.turns and one.author != "user" and (one.text or one.calls):
+                return False
+            if target := event.actions.rewind_before_invocation_id:
+                self._rewinds.append((position, target))
+            for call in one.calls:
+                # two calls with one id need a pass
+                if call.id in self._calls:
+                    return False
+                self._calls[call.id] = position
+            if one.author == "user" and one.text:
+                self._asked, self._words = position, one.text
+                # events without an invocation are turns of their own
+                if not self.turns or not invocation or invocation != self._last:
+                    self.turns.append(position)
+                    self._last = invocation
+        return True
 
-        Then an answer may have moved to another key, and only the whole log tells.
-        """
+    def _write(self, event: TalkEvent, one: Utterance) -> bool:
+        """Note what an event writes to the state; False where only the whole log tells more."""
         delta = event.actions.state_delta
-        if delta:
-            self.deltas.append(delta)
-        if event.author == "user":
+        if not delta:
             return True
-        self.produced.update(wrote_keys(event))
-        self.volatile.update(delta)
+        self._deltas.append(delta)
+        if event.author == "user":
+            self._supplied.update(delta)
+            return True
+        self._produced.update(one.wrote)
+        if not one.text and not one.calls and self._words in delta.values():
+            return False  # the user's words, under a key of their own
+        self._volatile.update(delta)
+        # an answer may have moved from a key that is deleted to another
         return None not in delta.values()
 
-
-def _answers(event: "_PlainEvent", waiting: dict[str, str]) -> bool:
-    """Whether an event holds just the results of the calls before it, in their order."""
-    parts = event.content.parts
-    if event.content.role != "user" or len(parts) != len(waiting):
-        return False
-    for part, (id, name) in zip(parts, waiting.items(), strict=True):
-        result = part.result
-        if part.text or result is None or result.id != id or result.name != name:
-            return False
-    return True
-
-
-class _Plain(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    """Base of the structs below, which have only the fields that plain talk may have.
-
-    A row with any other field cannot be decoded, and so is more than plain talk.
-    """
-
-
-class _PlainCall(_Plain, gc=False):
-    name: str
-    id: str
-    args: msgspec.Raw = msgspec.Raw()
-
-
-class _PlainResult(_Plain, gc=False):
-    name: str
-    id: str
-    response: msgspec.Raw = msgspec.Raw()
-
-
-class _PlainPart(_Plain, gc=False):
-    text: msgspec.Raw = msgspec.Raw()
-    call: _PlainCall | None = msgspec.field(default=None, name="functionCall")
-    result: _PlainResult | None = msgspec.field(default=None, name="functionResponse")
-
-
-class _PlainContent(_Plain, gc=False):
-    parts: list[_PlainPart]
-    role: str = ""
-
-
-class _PlainActions(_Plain, gc=False):
-    state_delta: msgspec.Raw = msgspec.Raw()
-
-
-class _PlainEvent(_Plain, gc=False):
-    author: str
-    content: _PlainContent
-    id: str
-    invocation_id: str = ""
-    timestamp: float = 0.0
-    actions: _PlainActions | None = None
-    usage_metadata: msgspec.Raw = msgspec.Raw()
-    model_version: str = ""
-    turn_complete: bool = False
-    finish_reason: str = ""
-
-
-_decoder = msgspec.json.Decoder(_PlainEvent)
+    def skim(self, length: int) -> RowSkim:
+        """All of it."""
+        known = self._invocations
+        known.pop("", None)
+        skim = Skim(
+            length,
+            frozenset((*self._authors, "user")),
+            self._asked,
+            self.turns,
+            self._calls,
+            known,
+            None,
+            frozenset(self._produced),
+            frozenset(self._volatile),
+            frozenset(self._supplied),
+            tuple(self._rewinds),
+        )
+        return RowSkim(skim, self.positions, known, self._last, self._deltas)

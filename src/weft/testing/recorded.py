@@ -24,7 +24,7 @@ from weft.dialects import facts_for, wire_name
 from weft.errors import DeclarationError, SessionError, UnrecordedRequest, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.late import late_pattern
-from weft.misuse import close, explained
+from weft.misuse import explain_calls, find_near
 from weft.models import Model
 from weft.models.registry import model_for
 from weft.models.services import environment_keys
@@ -44,7 +44,7 @@ _OPAQUE = frozenset(
     ("signature", "thoughtSignature", "thought_signature", "encrypted_content", "data",
      "file_data", "image_url", "id", "tool_use_id", "tool_call_id", "call_id")
 )  # fmt: skip
-"""Fields with random letters that are not secret, and must come back as they are."""
+"""Fields with random letters that are not secret, and must come back unchanged."""
 
 _RANDOM_ID = late_pattern("adk-[0-9a-f]{32}")
 """Ids that the runtime gives to calls whose provider gives none."""
@@ -72,7 +72,7 @@ class RecordedModel:
     Commit it with the test. Errors that a model raises are not recorded.
     """
 
-    @explained('RecordedModel("local", "tests/trip.jsonl")')
+    @explain_calls('RecordedModel("local", "tests/trip.jsonl")')
     def __init__(
         self,
         model: str | Model,
@@ -82,7 +82,7 @@ class RecordedModel:
         secrets: Iterable[str] = ("secrets",),
     ) -> None:
         if mode not in _MODES:
-            near = close(str(mode), _MODES, cutoff=0.3)
+            near = find_near(str(mode), _MODES, cutoff=0.3)
             raise DeclarationError(
                 f"{mode!r} is not a mode",
                 where="RecordedModel.mode",
@@ -137,12 +137,12 @@ class RecordedModel:
         """Replay the answer to this request, or ask for it and record it."""
         self.wires.append(wire)
         cover = _Cover(self._kinds)
-        request = cast("JsonObject", cover.covered(wire))
+        request = cast("JsonObject", cover.hide_secrets(wire))
         model = wire_name(prompt.model)
         exchange = self._next_exchange(_key(model, request))
         if exchange is not None:
             for response in _replay_responses(exchange.responses, stream=stream):
-                yield cover.uncovered(response)
+                yield cover.restore_secrets(response)
             return
         if not self._records:
             raise self._unrecorded_request(model, request)
@@ -151,7 +151,7 @@ class RecordedModel:
             responses.append(response)
             if not response.partial:  # it is in the file before the run goes on
                 self._record(
-                    RecordedExchange(model, request, tuple(map(cover.covered_response, responses)))
+                    RecordedExchange(model, request, tuple(map(cover.hide_in_response, responses)))
                 )
             yield response
 
@@ -316,22 +316,22 @@ class _Cover:
         self._ids: dict[str, str] = {}
         self._environment = environment_keys()
 
-    def covered(self, value: Json, field: str = "") -> Json:
+    def hide_secrets(self, value: Json, field: str = "") -> Json:
         """The value without secrets."""
         if isinstance(value, str):
             value = _RANDOM_ID.sub(self._number_id, value)
             return value if field in _OPAQUE else self._text(value)
         if isinstance(value, dict):
-            return {self._text(key): self.covered(one, key) for key, one in value.items()}
+            return {self._text(key): self.hide_secrets(one, key) for key, one in value.items()}
         if isinstance(value, list):
-            return [self.covered(one, field) for one in value]
+            return [self.hide_secrets(one, field) for one in value]
         return value
 
-    def covered_response(self, response: ModelResponse) -> ModelResponse:
+    def hide_in_response(self, response: ModelResponse) -> ModelResponse:
         """The response as it is written."""
-        return _change_response(response, self.covered)
+        return _change_response(response, self.hide_secrets)
 
-    def uncovered(self, response: ModelResponse) -> ModelResponse:
+    def restore_secrets(self, response: ModelResponse) -> ModelResponse:
         """The response with the secrets that its request had."""
         return _change_response(response, self._restore_ids) if self._values else response
 

@@ -94,7 +94,7 @@ def spell_value(value: object, most: int) -> str:
 
 
 def _pieces(value: object, most: int, depth: int) -> Iterator[str]:
-    """The spelling piece by piece, so that whoever reads it can stop."""
+    """The spelling piece by piece, so that a reader can stop."""
     if depth > _DEEPEST:
         yield "..."
         return

@@ -44,7 +44,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Printed:
+class PrintedOutput:
     """What code printed: the beginning and the end, if it is too much."""
 
     def __init__(self, most: int, head: bytes = b"", tail: bytes = b"", size: int = 0) -> None:

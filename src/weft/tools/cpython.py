@@ -35,12 +35,12 @@ import msgspec
 from weft.declare.context import ToolContext
 from weft.declare.tool import Tool, tool
 from weft.errors import DeclarationError, UsageError
-from weft.misuse import declared
+from weft.misuse import explain_mistakes
 from weft.tools.code import (
     DEEPEST,
     FLOOD,
     Execution,
-    Printed,
+    PrintedOutput,
     check_files,
     check_limits,
     load_files,
@@ -61,7 +61,7 @@ _GRACE = 5.0
 _WORDS = {"network": "there is no network; give the agent a tool that fetches", "file_size": "disk"}
 
 
-@declared("CPythonTool(seconds=10, memory=256)", words=_WORDS)
+@explain_mistakes("CPythonTool(seconds=10, memory=256)", words=_WORDS)
 @dataclass(frozen=True, kw_only=True)
 class CPythonTool:
     """A tool that runs full Python: `Agent("analyst", tools=[CPythonTool()])`.
@@ -170,7 +170,7 @@ async def _execute(
     payload = b"".join([json.dumps(task).encode(), b"\n", source, barrier, *files.values()])
     output_end, printing_end = os.pipe()
     report_end, reporting_end = os.pipe()
-    printed = Printed(options.output)
+    printed = PrintedOutput(options.output)
     process: asyncio.subprocess.Process | None = None
     problem, report = "", b""
     async with _Reading(output_end) as output, _Reading(report_end) as reports:
@@ -246,7 +246,11 @@ class _Reading:
 
 
 def _outcome(
-    printed: Printed, report: bytes, problem: str, before: Mapping[str, bytes], options: CPythonTool
+    printed: PrintedOutput,
+    report: bytes,
+    problem: str,
+    before: Mapping[str, bytes],
+    options: CPythonTool,
 ) -> Execution:
     """What came of a run. The report is read as what it is: the word of a stranger."""
     start = report.find(b"\n") + 1

@@ -50,7 +50,7 @@ from weft.declare.context import CodeAnswer, CodeCall, CodeSteps
 from weft.declare.tool import Tool
 from weft.errors import UsageError
 from weft.tools.bounded import PlainValues, spell_value
-from weft.tools.code import DEEPEST, FLOOD, Execution, Printed
+from weft.tools.code import DEEPEST, FLOOD, Execution, PrintedOutput
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -170,7 +170,7 @@ class _CodeRun:
         self._arguments = PlainValues()
         self._begun_calls: dict[int, CodeCall] = {}
         """By what the interpreter knows them: calls that code began and that are not made yet."""
-        self._printed = Printed(limits.output)
+        self._printed = PrintedOutput(limits.output)
         self._folder = _Folder(files, limits.file_bytes)
         self._process: int | None = None
 
@@ -196,7 +196,7 @@ class _CodeRun:
                 self._calls_made = step.calls_made
                 self._arguments = PlainValues(*step.room)
                 self._begun_calls = {**step.idle}
-                self._printed = Printed(self._limits.output, *step.printed)
+                self._printed = PrintedOutput(self._limits.output, *step.printed)
                 self._folder = _Folder(step.files, self._limits.file_bytes, step.work)
                 return step
         return None
@@ -285,7 +285,7 @@ class _CodeRun:
         )
 
     def _call_of(self, snapshot: FunctionSnapshot) -> "CodeCall | ExternalSettledResult":
-        """The call that code makes, or what it is told instead."""
+        """The call that code makes, or the answer it gets instead."""
         name = snapshot.function_name
         function = self._functions.get(name)
         if function is None:
@@ -337,7 +337,7 @@ class _CodeRun:
         return step
 
     def _print(self, stream: str, text: str) -> None:
-        # an error here would be told only when the code ends
+        # an error here would only appear when the code ends
         if not self._printed.add(text.encode("utf-8", "replace")):
             self._kill()
 
@@ -364,7 +364,7 @@ class _CodeRun:
         )
 
     def _words_of(self, error: MontyError) -> str:
-        """What went wrong, as the model is told: the code's own lines, within bounds."""
+        """What went wrong, for the model: the code's own lines, within bounds."""
         limits = self._limits
         if self._printed.size > FLOOD:
             return f"it was stopped: it printed more than {FLOOD:,} bytes"

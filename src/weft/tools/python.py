@@ -16,7 +16,7 @@ import msgspec
 from weft.declare.context import ToolContext
 from weft.declare.tool import Tool, check_names, tool
 from weft.errors import DeclarationError
-from weft.misuse import declared
+from weft.misuse import explain_mistakes
 from weft.tools.code import (
     Execution,
     check_files,
@@ -45,7 +45,7 @@ _WORDS = {
 }
 
 
-@declared("PythonTool(seconds=10, memory=256)", words=_WORDS)
+@explain_mistakes("PythonTool(seconds=10, memory=256)", words=_WORDS)
 @dataclass(frozen=True, kw_only=True)
 class PythonTool:
     """A tool that runs Python: `Agent("analyst", tools=[search, PythonTool()])`.

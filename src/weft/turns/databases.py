@@ -64,7 +64,7 @@ class QueueDatabase(Protocol):
         ...
 
     async def leave(self, request: "TakeRequest") -> None:
-        """The worker takes no more turns: others are to be told of them."""
+        """The worker takes no more turns: wake others for them."""
         ...
 
     async def forget_room(self, worker: str) -> None:
@@ -89,7 +89,7 @@ class QueueDatabase(Protocol):
         ...
 
     async def gather_counts(self) -> None:
-        """Put together what was counted apart, now and then: whoever prunes calls it."""
+        """Put together what was counted apart; pruning calls it now and then."""
         ...
 
     async def close(self) -> None:
@@ -118,7 +118,7 @@ class TakeResult(NamedTuple):
     due: float | None
     """In how many seconds the next turn is due that pauses or is delayed; None: there is none."""
     is_sure: bool
-    """Whether the worker is told of every turn that was put since this look."""
+    """Whether the database wakes the worker for every turn that was put since this look."""
 
 
 class LineReader:

@@ -138,7 +138,8 @@ class DbosTurns:
         """Take turns of these apps and run up to `slots` at once, until `stop` is set."""
         await self.open()
         part = DbosWorker(self._database, run, worker=worker, slots=slots, stop=stop)
-        await asyncio.to_thread(part.launch, self._address.url, [*map(queue_of, apps)])
+        if not await part.begin(self._address.url, [*map(queue_of, apps)]):
+            return
         try:
             await part.watch()
         finally:
@@ -281,7 +282,7 @@ def _require_dbos() -> None:
 # --- one worker's part
 
 _POLL_EVERY = 0.1
-"""Seconds between two looks for turns: DBOS is not told of new ones."""
+"""Seconds between two looks for turns: DBOS gets no notifications."""
 
 _ADRIFT_EVERY = 2.0
 """Seconds between two looks for turns that this worker owns and does not run."""
@@ -293,11 +294,11 @@ _CONNECTIONS = 4
 """Connections that DBOS has of its own in a worker."""
 
 _LONGEST_STOP = 10**6
-"""Seconds that turns may take to end; whoever runs them sees to it that they do."""
+"""Seconds that turns may take to end; the worker makes sure that they do."""
 
 
 class TurnFailed(Exception):
-    """What DBOS is told of a turn that is a dead letter."""
+    """Raised to DBOS for a turn that is a dead letter."""
 
 
 class DbosWorker:
@@ -323,7 +324,22 @@ class DbosWorker:
         self._reading: Batches[int, Row | None] = Batches(self._read, at_once=1)
         self._engine: sqlalchemy.Engine | None = None
 
-    def launch(self, url: str, queues: Sequence[str]) -> None:
+    async def begin(self, url: str, queues: Sequence[str]) -> bool:
+        """Start DBOS, as soon as the database is there; False if the signal came before."""
+        import sqlalchemy.exc
+
+        pause = 0.1
+        while not self._stop.is_set():
+            try:
+                await asyncio.to_thread(self._launch, url, queues)
+                return True
+            except sqlalchemy.exc.OperationalError as error:  # it fails over just now
+                _log.warning("the worker waits for the database: %s", error.orig)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 2.0)
+        return False
+
+    def _launch(self, url: str, queues: Sequence[str]) -> None:
         """Start DBOS in this process; its threads take turns from now on."""
         from dbos import DBOS
 
@@ -361,7 +377,7 @@ class DbosWorker:
         await asyncio.to_thread(self.destroy)
         try:
             await self._database.execute(tables.GIVE_BACK_ALL, {"worker": self._worker})
-        except StoreError as error:  # whoever recovers the turns of this worker does it
+        except StoreError as error:  # the worker that recovers these turns does it
             _log.warning("turns that were just taken are not given back: %s", error.message)
 
     def destroy(self) -> None:
@@ -431,7 +447,7 @@ class DbosWorker:
         if self._stop.is_set():  # it was taken in the moment in which we stopped
             return TurnEnd("released")
         row = await self._reading.put(number)
-        # whoever deletes a session deletes its turns
+        # deleting a session deletes its turns
         if row is None:
             return TurnEnd("cancelled", "it was deleted")
         _, text, attempts, kills = cast("tuple[int, str, int, int]", row)
@@ -580,7 +596,7 @@ async def _elsewhere(work: "Awaitable[None]", loop: asyncio.AbstractEventLoop) -
 
 
 def dbos_config(engine: "sqlalchemy.Engine", worker: str) -> "dbos.DBOSConfig":
-    """What DBOS is told: of all that it can do, only what a queue of turns needs."""
+    """The config of DBOS: of all that it can do, only what a queue of turns needs."""
     return {
         "name": "weft",
         "system_database_engine": engine,

@@ -178,7 +178,7 @@ class Liveness:
                 self._entered.set()
                 is_first = False
             except StoreError as error:
-                # a worker that cannot even begin says so to whoever started it
+                # a worker that cannot begin raises where it was started
                 if is_first:
                     self._failure = error
                     self._entered.set()
@@ -262,7 +262,7 @@ class Liveness:
         return await self._recover()
 
     def _in_loop(self, call: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(call)
 
 
@@ -411,7 +411,7 @@ class ServerLiving:
             self._connection = connect_at_once(self._url, worker=info.worker)
             # a beat may be lost with the server, and a server that hangs is noticed
             self._connection.execute("SET synchronous_commit = off; SET statement_timeout = '5s'")
-            # whoever buried this worker has cut its connection off, or will not be long
+            # the worker that buried this one has cut its connection, or soon will
             self._connection.execute("SELECT pg_advisory_lock(%s)", (_number(info.worker),))
             # after a break the row is still there; where it is gone, this worker was declared dead
             if not self._is_known:
@@ -452,7 +452,7 @@ class ServerLiving:
                 "beat": beat,
             },
         )
-        if gone:  # also of one that seems dead: it may be behind a cut cable, and hold leases
+        if gone:  # also of one that seems dead: its cable may be cut, and it holds leases
             self._run(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE application_name = left('weft ' || %s, 63)",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.content import ContentLike, require_posted, to_content
 from weft.errors import Conflict, UsageError, describe_kind
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.session import MemoryStore, SessionKey, Store
 from weft.session.event import new_id
 from weft.stores import open_store
@@ -55,7 +55,9 @@ def open_turns(store: str | Store, engine: str = "inbox") -> Turns:
         raise UsageError(
             f"there is no engine `{engine}`",
             where="open_turns",
-            hint=f"{meant(engine, ENGINES)}; engines: {', '.join(ENGINES)}".removeprefix("; "),
+            hint=f"{suggest_names(engine, ENGINES)}; engines: {', '.join(ENGINES)}".removeprefix(
+                "; "
+            ),
         )
     opened = open_store(store)
     if isinstance(opened, MemoryStore):

@@ -65,10 +65,10 @@ if TYPE_CHECKING:
 _TASK = "weft.turn"
 
 _BEAT_EVERY = 5.0
-"""Seconds after which Procrastinate is told that the worker lives: its own tools look at that."""
+"""Seconds between reports to Procrastinate that the worker lives: its own tools show that."""
 
 _LONGEST_QUEUE = 40
-"""Bytes of the name of a queue: what is told of it goes through a channel of 63."""
+"""Bytes of the name of a queue: notifications use it in a channel name of at most 63."""
 
 _STATUSES: Mapping[str, TurnStatus] = {
     "todo": "waiting",
@@ -365,7 +365,7 @@ class JobSource:
             await self._database.execute(_FORGET_OWNER, {"owner": owner})
             await self._jobs.unregister_worker(owner)
         except StoreError:
-            pass  # whoever recovers its turns does it
+            pass  # the worker that recovers its turns does it
 
     async def _register_worker(self) -> int:
         if self._owner is None:

@@ -121,7 +121,7 @@ async def take_turns(source: TurnSource, run: RunTurn, *, slots: int, stop: Stop
     taking = _Taking(source, run, slots, stopping)
     try:
         await taking.take()
-        with suppress(StoreError):  # whoever has room looks now and then as well
+        with suppress(StoreError):  # workers with room look now and then as well
             await source.take(0)
         await taking.finish()
     finally:
@@ -195,10 +195,10 @@ class _Taking:
     async def _idle(self, *, is_full: bool) -> None:
         """Wait until there is something to do: a turn was put, or one of ours is over."""
         waits: list[asyncio.Task[object]] = []
-        # who has room already and is told of turns need not look because one has ended
+        # a worker with room that is woken for turns need not look because one has ended
         if is_full or not self._source.is_told:
             waits.append(asyncio.create_task(self._freed.wait()))
-        # with no free slot, new turns are none of our business
+        # with no free slot, new turns do not concern us
         if not is_full:
             waits.append(asyncio.create_task(self._source.news()))
         await asyncio.wait([self._stopping, *waits], return_when=asyncio.FIRST_COMPLETED)
@@ -361,7 +361,7 @@ class TurnRunner:
             task.cancel()
 
     async def _outcome(self, turn: QueuedTurn) -> TurnEnd:
-        # taken in the moment in which this worker was told to stop
+        # taken at the moment in which this worker was stopped
         if self._is_handing_over:
             return TurnEnd("released")
         try:
@@ -376,7 +376,7 @@ class TurnRunner:
             if outcome.kind == "done" and is_answer(turn):
                 await self._settle_answered(turn)
             return outcome
-        except LeaseLost as error:  # whoever has the session now goes on with it
+        except LeaseLost as error:  # the worker that has the session now goes on with it
             return TurnEnd("released", str(error))
         except SessionBusy as error:
             # a run outside of the queue has the session: this counts as no attempt
@@ -428,7 +428,7 @@ class TurnRunner:
                 turn = msgspec.structs.replace(turn, request_id=anew, requires_session=True)
                 result = await self._run_in(runner, turn, config)
         except SessionError:
-            # whoever deleted the session wants no answer any more
+            # the session was deleted: nobody wants the answer
             if not await runner.store.lengths([turn.key]):
                 return None
             raise
@@ -524,7 +524,7 @@ class TurnRunner:
         app = turn.key.app_name
         try:
             for info in await self._turns.list(app_name=app, status="failed", limit=_DEAD_LETTERS):
-                # its run is over, or asks something else by now: whoever takes it sees that
+                # its run is over, or asks something else by now: the worker that takes it sees that
                 if info.needs_person and info.turn.key == turn.key:
                     await self._turns.retry(info.turn.id)
         except StoreError as error:
@@ -575,7 +575,7 @@ def _running(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
 
 
 def _unknown_calls(result: Result) -> str:
-    """Why a run needs a person: the calls of which nobody knows what they did; empty for none."""
+    """Why a run needs a person: the calls with an unknown outcome; empty for none."""
     if not result.waiting:
         return ""
     own = {

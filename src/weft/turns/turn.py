@@ -161,14 +161,14 @@ def require_same(known: "TurnInfo | None", turn: "QueuedTurn") -> None:
 
 
 def is_answer(turn: "QueuedTurn") -> bool:
-    """Whether it goes on with a run that has begun: with an answer, or as it is."""
+    """Whether it goes on with a run that has begun, with an answer or without."""
     if turn.message is None:
         return True
     return any(part.function_response is not None for part in turn.message.parts or ())
 
 
 class StopSignal(Protocol):
-    """What `asyncio.Event` is, for whoever only waits."""
+    """The part of `asyncio.Event` that only waits."""
 
     def is_set(self) -> bool:
         """Whether to stop."""
@@ -192,7 +192,7 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     state: dict[str, Json] = {}
     """Written with the message."""
     retry: tuple[str, ...] = ()
-    """Calls to run again though nobody knows whether they ran; for a turn without a message."""
+    """Calls to run again that may have run already; for a turn without a message."""
     invocation_id: str | None = None
     """The run to go on with, for a turn without a message: the last one if left out."""
     requires_session: bool = False
@@ -202,9 +202,9 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Json] = {}
     """Options of the model for this turn: what `RunConfig(generate_config=)` takes."""
     tools: tuple["ClientTool", ...] = ()
-    """Tools for this turn that whoever put it runs: its session waits for their results."""
+    """Tools for this turn that the client runs: its session waits for their results."""
     output_schema: JsonObject | None = None
-    """The JSON Schema that the answer of this turn has, where whoever put it asks for one."""
+    """The JSON Schema of the answer, where the client asks for one."""
     stream: bool = False
     """Whether the model is asked to stream, for those who follow the session."""
     follower: str | None = None
@@ -244,7 +244,7 @@ class ClientTool(msgspec.Struct, frozen=True):
 
 
 def left_to_the_client(**arguments: object) -> None:
-    """Nothing: whoever declared the tool runs it, and sends the result."""
+    """Nothing: the client that declared the tool runs it, and sends the result."""
 
 
 def poison_reason(kills: int) -> str:
@@ -324,7 +324,7 @@ class TurnInfo(NamedTuple):
 
     @property
     def needs_person(self) -> bool:
-        """Whether it is a dead letter because nobody knows what a call of it did."""
+        """Whether it is a dead letter because the outcome of a call is unknown."""
         return self.status == "failed" and self.reason.startswith(NEEDS_PERSON)
 
 

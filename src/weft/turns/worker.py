@@ -125,7 +125,7 @@ class Worker:
         """
         pulse, server = LoopPulse(), None
         try:
-            # first: whoever watches sees that it lives while it waits for the database
+            # first: monitors see that it lives while it waits for the database
             if port is not None:
                 server = HealthServer(self._pages(pulse), listen(host, port))
                 port = server.port
@@ -153,14 +153,14 @@ class Worker:
         self._stop.set()
 
     async def _begin(self) -> bool:
-        """Open the queue and begin to live, once the database is there; False if told to stop."""
+        """Open the queue and begin to live, once the database is there; False after a stop."""
         pause = _FIRST_PAUSE
         while not self._stop.is_set():
             try:
                 await self._database.open()
                 await self.turns.open()
                 self._liveness = await self._live()
-                # before the first turn: whoever put it may follow it in another process
+                # before the first turn: another process may follow it
                 if isinstance(self.store, RelayingStore):
                     await self.store.relay.watch()
                 return True
@@ -348,7 +348,7 @@ async def count_unserved(turns: Turns, database: QueueDatabase) -> dict[str, int
 def worker_name(store: Store) -> str:
     """The name of the worker that uses a store: the one that its leases are under, if it has one.
 
-    So whoever declares the worker dead can cut off its leases too.
+    So the process that declares the worker dead can cut off its leases too.
     """
     name = getattr(store, "worker", None)
     return name if isinstance(name, str) else new_worker()

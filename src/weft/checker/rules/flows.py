@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeGuard, cast
 
 from weft.checker.agents import Writes, is_tied, may_write_anything, route_reads, tool_choice
 from weft.checker.functions import keys_of
+from weft.checker.keys import KeyComparison
 from weft.checker.schemas import (
     follow,
     is_within,
@@ -18,7 +19,6 @@ from weft.checker.schemas import (
     spell_kind,
     values_of,
 )
-from weft.checker.scope import Compared
 from weft.checker.world import Fact, Read, WalkRecord, World
 from weft.declare import (
     Agent,
@@ -34,17 +34,17 @@ from weft.declare import (
     Timeout,
 )
 from weft.declare.agent import agents_of, children, find_path, walk_nodes, walk_tree
-from weft.declare.route import Case, Comparison, Incomparable, holds, quoted, same
+from weft.declare.route import Case, Comparison, Incomparable, holds, quote_value, same
 from weft.declare.template import spell_path
 from weft.declare.visit import DefaultVisitor, every_node, show
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.late import late_pattern
-from weft.misuse import meant
+from weft.misuse import suggest_names
 from weft.values import Json, JsonObject
 
 
 def loop_without_exit(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A loop that ends only because its rounds are counted: nothing in it writes what it asks."""
+    """A loop that always takes all its rounds: nothing in it writes what its condition asks."""
     tools = (tool for agent in record.survey.agents for tool in agent.tools)
     if any(_LEAVING.fullmatch(tool.name) for tool in tools):
         for node in every_node(record.survey.root):
@@ -84,7 +84,7 @@ _LEAVING = late_pattern(r"(?:exit|end|stop|leave|finish|break|quit)_?(?:the_)?lo
 
 
 def _feigned_exits(loop: Loop) -> Iterator[Diagnostic]:
-    """Tools that are called like a way out of the loop, and are none."""
+    """Tools with the name of a way out of the loop that do not end it."""
     agents = agents_of(loop.body)
     if not all(map(is_tied, agents)):  # another one may end it
         return
@@ -103,7 +103,7 @@ def _feigned_exits(loop: Loop) -> Iterator[Diagnostic]:
 def _misspelt_key(keys: Iterable[str], written: Iterable[str]) -> str:
     """A hint with the key that is written in the loop, where the one asked for is misspelt."""
     known = [*written]
-    return next((hint for key in sorted(keys) if (hint := meant(key, known))), "")
+    return next((hint for key in sorted(keys) if (hint := suggest_names(key, known))), "")
 
 
 def _touched_keys(body: Node) -> set[str]:
@@ -204,7 +204,7 @@ class _Calls(DefaultVisitor[int]):
 
 def unreachable(record: WalkRecord) -> Iterator[Diagnostic]:
     """Sub-agents of an agent that may not call the tool that hands over."""
-    bound = [agent for agent in record.visited if agent.sub_agents and tool_choice(agent)]
+    bound = [agent for agent in record.visited_agents if agent.sub_agents and tool_choice(agent)]
     if not bound:
         return
     from weft.compiler.tools import TRANSFER
@@ -223,7 +223,7 @@ def unreachable(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def endless_transfer(record: WalkRecord) -> Iterator[Diagnostic]:
     """Agents that must hand over, to agents that must do so too."""
-    agents = record.visited
+    agents = record.visited_agents
     if not any(map(tool_choice, agents)):
         return
     from weft.compiler.tools import TRANSFER, transfer_targets
@@ -281,8 +281,8 @@ def _with_parentheses(node: Parallel, index: int, reads: tuple[Read, ...]) -> st
             return f"({' | '.join(meant)}) >> {_chain(last.steps[1:])}"
         if len(early) < len(reads) and _is_plain(first) and all(r.key in heads for r in early):
             meant = [show(one) for one in (first.steps[-1], *branches[1:-1], last.steps[0])]
-            before, behind = _chain(first.steps[:-1]), _chain(last.steps[1:])
-            return f"{before} >> ({' | '.join(meant)}) >> {behind}"
+            before, after = _chain(first.steps[:-1]), _chain(last.steps[1:])
+            return f"{before} >> ({' | '.join(meant)}) >> {after}"
     if index > 0 and _is_plain(first) and all(read.key in heads for read in reads):
         tails = [show(one) for one in (first.steps[-1], *branches[1:])]
         return f"{_chain(first.steps[:-1])} >> ({' | '.join(tails)})"
@@ -339,12 +339,12 @@ def impossible_case(record: WalkRecord) -> Iterator[Diagnostic]:
 def _routes_on_written(record: WalkRecord) -> Iterator[tuple[Route, Fact, JsonObject | None]]:
     """Every route on a key that somebody writes, with the shape of what it looks at."""
     for node, world in record.routes:
-        known = _looked_at(node, world)
+        known = _fact_and_shape(node, world)
         if known is not None:
             yield node, *known
 
 
-def _looked_at(node: Route, world: World) -> tuple[Fact, JsonObject | None] | None:
+def _fact_and_shape(node: Route, world: World) -> tuple[Fact, JsonObject | None] | None:
     for read in route_reads(node):
         fact = world.facts.get(read.key)
         if fact is not None:
@@ -357,7 +357,7 @@ def _check_against_values(
     node: Route, case: Case, fact: Fact, values: list[Json]
 ) -> Iterator[Diagnostic]:
     """A case against the values that there can be."""
-    named = ", ".join(quoted(value) for value in values)
+    named = ", ".join(quote_value(value) for value in values)
     who = f"`{fact.writers[-1].name}` writes one of {named}"
     if case.op in ("eq", "ne"):
         if any(same(case.value, value) for value in values):
@@ -366,7 +366,7 @@ def _check_against_values(
             "WEFT403",
             _place(node, case),
             f"{case.label} {'never' if case.op == 'eq' else 'always'} holds: {who}",
-            meant(str(case.value), map(str, values), quote='"') or "use one of those",
+            suggest_names(str(case.value), map(str, values), quote='"') or "use one of those",
         )
         return
     answers: set[bool] = set()
@@ -381,19 +381,19 @@ def _check_against_values(
             "WEFT403",
             _place(node, case),
             f"{case.label} never holds: {who}",
-            meant(str(case.value), map(str, values), quote='"') or "use one of those",
+            suggest_names(str(case.value), map(str, values), quote='"') or "use one of those",
         )
 
 
 def _element(node: Route, case: Case, fact: Fact, items: list[Json]) -> Iterator[Diagnostic]:
     """A case against the values that the elements of a list can have."""
     if not any(same(case.value, one) for one in items):
-        named = ", ".join(quoted(one) for one in items)
+        named = ", ".join(quote_value(one) for one in items)
         yield report(
             "WEFT403",
             _place(node, case),
             f"{case.label} never holds: `{fact.writers[-1].name}` writes a list of {named}",
-            meant(str(case.value), map(str, items), quote='"') or "use one of those",
+            suggest_names(str(case.value), map(str, items), quote='"') or "use one of those",
         )
 
 
@@ -439,12 +439,13 @@ def _check_against_bounds(
         (shape.get("maximum"), "at most", _OVER.get(case.op)),
         (shape.get("minimum"), "at least", _UNDER.get(case.op)),
     ]
+    writer = fact.writers[-1].name
     for end, how, beyond in ends:
         if beyond is not None and _kind(end) == "number" and holds(beyond, value, end):
             yield report(
                 "WEFT403",
                 _place(node, case),
-                f"{case.label} never holds: `{fact.writers[-1].name}` writes {how} {quoted(end)}",
+                f"{case.label} never holds: `{writer}` writes {how} {quote_value(end)}",
                 "use a number that there can be",
             )
 
@@ -459,9 +460,9 @@ def _misfit(node: Route, case: Case, why: str) -> Diagnostic:
 
 
 def shadowed_case(record: WalkRecord) -> Iterator[Diagnostic]:
-    """Cases that are never come to, because one before them always holds too."""
+    """Cases that never decide, because an earlier case always holds too."""
     for node, world in record.routes:
-        known = _looked_at(node, world)
+        known = _fact_and_shape(node, world)
         kind = kind_of(known[1]) if known is not None else ""
         wide: list[Case] = []  # `eq` covers no other: no value stands twice
         for case in node.cases:
@@ -487,7 +488,7 @@ def uncovered_value(record: WalkRecord) -> Iterator[Diagnostic]:
         if values is None:
             values = [*_numbers_to_try(node.cases, shape)]
         uncovered = [
-            quoted(one) for one in values if not any(_fits(case, one) for case in node.cases)
+            quote_value(one) for one in values if not any(_fits(case, one) for case in node.cases)
         ]
         if any(may_lack(fact.schema, read.path) for read in route_reads(node)):
             uncovered.append("nothing")
@@ -593,7 +594,7 @@ def _kind(value: Json) -> str:
 
 
 def vain_comparison(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A function that compares a value with one that whoever writes it never writes."""
+    """A comparison with a value that the writer of the key never writes."""
     for site in record.sites:
         if site.world.opaque:
             continue  # other code may write other values
@@ -611,19 +612,20 @@ def vain_comparison(record: WalkRecord) -> Iterator[Diagnostic]:
                         "WEFT403",
                         read.origin,
                         f"{_spell_comparison(one)} {vain.outcome} holds: {who}",
-                        meant(named, vain.names, quote='"') or "compare with what it writes",
+                        suggest_names(named, vain.names, quote='"')
+                        or "compare with what it writes",
                     )
 
 
 class _Vain(NamedTuple):
-    """A comparison that tells nothing apart: how it comes out, and what is really there."""
+    """A comparison that always comes out the same: how, and which values there really are."""
 
     outcome: str
     known: str
     names: list[str]
 
 
-def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
+def _in_vain(one: KeyComparison, shape: JsonObject | None) -> _Vain | None:
     """The mistake in a comparison, judged by the values or the type that are written."""
     outcome = "always" if one.operator in ("ne", "not in") else "never"
     listed = items_of(shape) if one.operator == "contains" else values_of(shape)
@@ -633,7 +635,7 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
         if any(value == other for value in one.values for other in there):
             return None
         kind = "a list of" if one.operator == "contains" else "one of"
-        named = ", ".join(quoted(value) for value in listed)
+        named = ", ".join(quote_value(value) for value in listed)
         return _Vain(outcome, f"{kind} {named}", [str(value) for value in listed])
     if one.operator == "contains":
         words = values_of(shape)
@@ -644,7 +646,7 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
             str(value) in text for value in one.values for text in (*texts, *map(str, one.spare))
         ):
             return None
-        return _Vain(outcome, f"one of {', '.join(map(quoted, texts))}", texts)
+        return _Vain(outcome, f"one of {', '.join(map(quote_value, texts))}", texts)
     kind = kind_of(shape)
     wanted = {_kind(value) for value in (*one.values, *one.spare)}
     plain = "number" if kind == "integer" else kind
@@ -655,10 +657,10 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
     return _Vain(outcome, spell_kind(plain), [])
 
 
-def _spell_comparison(one: Compared) -> str:
+def _spell_comparison(one: KeyComparison) -> str:
     """The comparison as its author wrote it, or nearly so."""
     name = spell_path(one.key, one.path)
-    values = ", ".join(quoted(value) for value in one.values)
+    values = ", ".join(quote_value(value) for value in one.values)
     match one.operator:
         case "eq":
             return f"`{name} == {values}`"

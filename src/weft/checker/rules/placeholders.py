@@ -1,4 +1,4 @@
-"""Rules on text that looks like a placeholder, and is none, or is one by accident.
+"""Rules on text that looks like a placeholder but is not one, or is one by accident.
 
 People bring the syntax of other template languages along. What they write is sent as it stands
 there, and the value of the state is not; or the value is sent with a sign of the other language.
@@ -90,7 +90,7 @@ class Lookalike(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def find_lookalikes(source: str) -> tuple[Lookalike, ...]:
-    """Text that looks like a placeholder and is none, and placeholders that may be none.
+    """Text that looks like a placeholder but is not one, and placeholders that may be text.
 
     More than one may stand in one place: the state decides which key is meant.
     """
@@ -147,12 +147,12 @@ def _foreign(written: str, at: int, half: str) -> Iterator[Lookalike]:
 
 
 def _has_mark(text: str) -> bool:
-    """Whether it has a mark of a placeholder: most texts have none, and no pattern need look."""
+    """Whether a text has a mark of a placeholder. Most have none, which saves the patterns."""
     return any(mark in text for mark in "{}$%") or "<<" in text or "[[" in text
 
 
 def lookalike_placeholder(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A text that names a key of the state as no template does, so that the text is sent."""
+    """A text that names a key in a way that no template reads, so the text itself is sent."""
     for key, place, one in lookalike_keys(record):
         what, hint, severity = _explain(key, one)
         where = Origin("field", place.name, place.agent, one.start, one.end)
@@ -232,7 +232,7 @@ def lookalike_keys(record: WalkRecord) -> Iterator[tuple[str, Origin, Lookalike]
 
 
 def _is_meant(key: str, one: Lookalike, source: str, site: Site, read: set[str]) -> bool:
-    """Whether the value of the key was meant, and not the text that stands there."""
+    """Whether the author meant the value of the key, not the text."""
     match one.how:
         case "scope" | "unclosed":
             return True
@@ -280,13 +280,13 @@ _EXAMPLE = late_pattern(
 
 def _sentence(one: Lookalike, source: str) -> str:
     """The sentence around a text, without the text."""
-    before, behind = source[max(0, one.start - FAR) : one.start], source[one.end : one.end + FAR]
+    before, after = source[max(0, one.start - FAR) : one.start], source[one.end : one.end + FAR]
     start = max((match.end() for match in _SENTENCE.finditer(before)), default=0)
-    return f"{before[start:]} {_SENTENCE.split(behind, maxsplit=1)[0]}".lower()
+    return f"{before[start:]} {_SENTENCE.split(after, maxsplit=1)[0]}".lower()
 
 
 def _is_example(one: Lookalike, source: str) -> bool:
-    """Whether a text talks about the escaped braces: they are meant as they stand there."""
+    """Whether a text is about escaped braces: then they are meant."""
     quoted = source[one.start - 1 : one.start] == "`" == source[one.end : one.end + 1]
     return quoted or _EXAMPLE.search(_sentence(one, source)) is not None
 

@@ -11,20 +11,25 @@ from functools import lru_cache
 from itertools import pairwise
 
 from weft import schema
-from weft.checker.agents import blurs, declared_labels, route_reads, sees_text_of, writes_of
-from weft.checker.rules.variables import acts, saved_names
+from weft.checker.agents import (
+    route_reads,
+    sees_text_of,
+    why_writes_unknown,
+    writes_of,
+)
+from weft.checker.rules.variables import acts, names_saved_by
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.world import Read, Site, WalkRecord
 from weft.declare import Agent, Node, Policy, RunConfig, Step, TokenBudget, Tool, template
-from weft.declare.agent import walk_nodes
+from weft.declare.agent import labels_in, walk_nodes
 from weft.declare.changes import Tag
 from weft.declare.compose import Composable
+from weft.declare.policy import selectors_in
 from weft.declare.policy_parts import (
     Capture,
     FromAgents,
     Matching,
     StateKeys,
-    When,
     WithoutAgents,
 )
 from weft.declare.tool import RESERVED
@@ -33,17 +38,14 @@ from weft.dialects.facts import dialect_named, facts_for, require_model_name
 from weft.dialects.legality import is_model_taken
 from weft.errors import BudgetExceeded, UsageError, WeftError, with_article
 from weft.late import late_pattern
-from weft.misuse import close, few, meant
+from weft.misuse import find_near, join_few, suggest_names
 from weft.tokens import counter_for
 from weft.values import compact
 
 
 def seen_twice(record: WalkRecord) -> Iterator[Diagnostic]:
     """A value that reaches an agent through two channels, because it asked for both."""
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent):
-            continue
+    for agent, site in record.agent_sites():
         if record.survey.captures:
             yield from _captured_twice(agent, site)
         if not agent.policy.duplicates:
@@ -110,16 +112,15 @@ def _channel(read: Read) -> str:
 
 
 def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
-    """An agent that speaks to nobody: no key, and no view that shows its words."""
+    """An agent that nobody hears: it writes no key, and no view shows its words."""
     final = {site.node.name for site in record.sites if site.last}
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent) or site.last or agent.output_key is not None:
+    for agent, site in record.agent_sites():
+        if site.last or agent.output_key is not None:
             continue
         # somebody sees it, or it hands over, or its policy stores what is said
         if agent.name in record.heard or agent.sub_agents or agent.policy.writings:
             continue
-        if agent.name in final or blurs(agent) or any(True for _ in writes_of(agent)):
+        if agent.name in final or why_writes_unknown(agent) or any(True for _ in writes_of(agent)):
             continue
         yield report(
             "WEFT207",
@@ -135,9 +136,8 @@ def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
 def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
     """An agent that neither sees what the user said nor reads anything that stands for it."""
     decided = {read.key for node, _ in record.routes for read in route_reads(node)}
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent) or agent.context is None:
+    for agent, site in record.agent_sites():
+        if agent.context is None:
             continue
         if agent.context.facts.view != "nothing":
             continue
@@ -206,7 +206,7 @@ def _is_given(site: Site, read: Read) -> bool:
 
 
 def _is_label(site: Site, read: Read) -> bool:
-    """Whether the key holds one of a few words, a number or a truth: no request."""
+    """Whether the key holds one of a few words, a number or a boolean, which is not a request."""
     fact = site.world.facts.get(read.key)
     shape, _ = follow(fact.schema, read.path) if fact is not None else (None, "")
     return values_of(shape) is not None or kind_of(shape) in ("number", "integer", "boolean")
@@ -227,7 +227,8 @@ def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
             # names that are left out may belong to another flow that shares the policy
             if only_these or names.isdisjoint(chosen) or any(_near(one, names) for one in unknown):
                 yield from (_unknown(one, names, place) for one in unknown)
-        for tag in _tags_wanted(agent.context):
+        matching = (one for one in selectors_in(agent.context) if isinstance(one, Matching))
+        for tag in (tag for one in matching for tag in one.tag):
             if tag not in tags:
                 yield report(
                     "WEFT209",
@@ -238,17 +239,17 @@ def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def _unknown(name: str, names: set[str], place: Origin) -> Diagnostic:
-    known = few(names)
+    known = join_few(names)
     return report(
         "WEFT209",
         place,
         f"the policy names the agent `{name}`, and there is none; there are: {known}",
-        meant(name, names) or "name an agent of the flow",
+        suggest_names(name, names) or "name an agent of the flow",
     )
 
 
 def _near(name: str, names: set[str]) -> bool:
-    return bool(close(name, names, cutoff=0.75))
+    return bool(find_near(name, names, cutoff=0.75))
 
 
 def _agents_named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
@@ -256,28 +257,18 @@ def _agents_named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
 
     A policy that leaves agents out may be shared by flows that have some of them each.
     """
-    for stage in policy.stages:
-        match stage.selector:
+    for selector in selectors_in(policy):
+        match selector:
             case FromAgents():
-                yield stage.selector.names, True
+                yield selector.names, True
             case WithoutAgents():
-                yield stage.selector.names, False
-            case Matching() if stage.selector.author:
-                others = tuple(one for one in stage.selector.author if one != "user")
+                yield selector.names, False
+            case Matching() if selector.author:
+                others = tuple(one for one in selector.author if one != "user")
                 if others:
                     yield others, True
-            case When():
-                yield from _agents_named(stage.selector.policy)
             case _:
                 pass
-
-
-def _tags_wanted(policy: Policy) -> Iterator[str]:
-    for stage in policy.stages:
-        if isinstance(stage.selector, Matching):
-            yield from stage.selector.tag
-        elif isinstance(stage.selector, When):
-            yield from _tags_wanted(stage.selector.policy)
 
 
 def _tags(nodes: list[tuple[Node, Node | None]]) -> Iterator[str]:
@@ -302,7 +293,7 @@ EARLY = 0.25
 
 
 def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A tool, or an agent that a model is to choose, of which nothing is known but its name."""
+    """A tool, or an agent that a model chooses, without a description."""
     for agent in record.survey.agents:
         for child in agent.sub_agents:
             if not child.description.strip():
@@ -329,12 +320,12 @@ def missing_function(record: WalkRecord) -> Iterator[Diagnostic]:
                 # what a toolset answers is known when it is asked
                 if name in names or agent.tool_sources:
                     continue
-                others = few(one for one in names if one != tool.name) or "none"
+                others = join_few(one for one in names if one != tool.name) or "none"
                 yield report(
                     "WEFT304",
                     Origin("tool", tool.name, agent.name),
                     f"its code is to call `{name}`, which is not a tool of `{agent.name}`",
-                    meant(name, names) or f"give the agent that tool; it has: {others}",
+                    suggest_names(name, names) or f"give the agent that tool; it has: {others}",
                 )
 
 
@@ -390,7 +381,7 @@ _QUOTES = late_pattern("[`'\"]")
 
 
 def missing_tool(record: WalkRecord) -> Iterator[Diagnostic]:
-    """An agent that is told to call a tool which it does not have."""
+    """An agent whose instruction calls for a tool that it does not have."""
     agents = record.survey.agents
     tools = {tool.name for agent in agents for tool in agent.tools}
     others = {one.name for one in (*agents, *(node for node, _ in record.survey.nodes))}
@@ -428,7 +419,7 @@ def _missing_tool(agent: Agent, name: str, match: re.Match[str]) -> Diagnostic:
         Origin("field", "instruction", agent.name, match.start(), match.end()),
         f"`{agent.name}` is told to call `{name}`, and has no such tool"
         + (f"; its tools are: {', '.join(own)}" if own else ""),
-        meant(name, own) or add,
+        suggest_names(name, own) or add,
         severity=Severity.INFO if name != _EXIT and _CODE.search(match.string) else None,
     )
 
@@ -452,7 +443,7 @@ def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
     for root, agents in record.survey.trees:
         for agent in agents:
             tops.setdefault(agent.name, root)
-    for agent in record.visited:
+    for agent in record.visited_agents:
         top = tops.get(agent.name, agent)
         limited = agent.policy.limit is not None or isinstance(
             agent.context_compressor, TokenBudget
@@ -501,7 +492,7 @@ def _too_long(agent: Agent, top: Agent) -> Iterator[Diagnostic]:
 
 def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
     """Options, tools, schemas and names of models that a provider answers with an error."""
-    for agent in record.visited:
+    for agent in record.visited_agents:
         if agent.model is None:  # the model is another's, or chosen for the run
             continue
         if isinstance(agent.model, str) and not _asks_for_more(agent) and _is_taken(agent.model):
@@ -527,7 +518,7 @@ def _asks_for_more(agent: Agent) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_taken(model: str) -> bool:
-    """Whether a request for nothing but this model is taken; most agents of a flow share one."""
+    """Whether the provider takes a request with nothing but this model; agents often share one."""
     try:
         require_model_name(model, where="model")
     except UsageError:
@@ -537,7 +528,7 @@ def _is_taken(model: str) -> bool:
 
 def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
     """A long instruction that begins with what changes, so that nothing of it is reused."""
-    for agent in record.visited:
+    for agent in record.visited_agents:
         text = agent.instruction
         if not isinstance(text, str) or len(text) < LONG * 2:
             continue
@@ -545,12 +536,12 @@ def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
         # enough stands before the first variable
         if not variables or variables[0].start > EARLY * len(text):
             continue
-        behind = count(agent, text[variables[0].end :])
-        if behind >= LONG:
+        after = count(agent, text[variables[0].end :])
+        if after >= LONG:
             yield report(
                 "WEFT507",
                 Origin("field", "instruction", agent.name, variables[0].start, variables[0].end),
-                f"`{{{variables[0].name}}}` stands before {behind} tokens that never change",
+                f"`{{{variables[0].name}}}` stands before {after} tokens that never change",
                 "put what changes last: providers reuse a request up to its first changed byte",
             )
 
@@ -598,10 +589,7 @@ def count(agent: Agent, text: str) -> int:
 
 def secret_reaches_model(record: WalkRecord) -> Iterator[Diagnostic]:
     """A labelled key read by an agent or tool that is not cleared for the label."""
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent):
-            continue
+    for agent, site in record.agent_sites():
         for read in site.reads:
             if read.how not in ("template", "policy", "tool"):
                 continue
@@ -627,10 +615,7 @@ def secret_reaches_model(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def secret_may_reach_tool(record: WalkRecord) -> Iterator[Diagnostic]:
     """A cleared agent that could pass a secret to a tool that is not cleared."""
-    for site in record.sites:
-        agent = site.node
-        if not isinstance(agent, Agent):
-            continue
+    for agent, site in record.agent_sites():
         labels = {
             label
             for read in site.reads
@@ -656,7 +641,7 @@ def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool whose results carry a label that its own agent is not cleared for."""
     marked: dict[str, set[str]] = {}
     for agent in record.survey.agents:
-        for label in declared_labels(agent):
+        for label in labels_in(agent.policy):
             for name in label.tools:
                 marked.setdefault(name, set()).add(label.name)
     for agent in record.survey.agents:
@@ -689,13 +674,13 @@ def _is_of_use(record: WalkRecord, tool: Tool, labels: set[str]) -> bool:
 
 def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A label on a key, a tool or an artifact that is called otherwise, or is not there."""
-    declared = [(one, label) for one in record.survey.agents for label in declared_labels(one)]
+    declared = [(one, label) for one in record.survey.agents for label in labels_in(one.policy)]
     if not declared:
         return
     keys = {*record.everywhere, *record.start.facts}
     keys |= {read.key for site in record.sites for read in site.reads if read.how != "input"}
     tools = {tool.name for agent in record.survey.agents for tool in agent.tools}
-    files, all_files = saved_names(record.survey.agents)
+    files, all_files = names_saved_by(record.survey.agents)
     all_tools = not any(agent.tool_sources for agent in record.survey.agents)
     declares = bool(record.start.facts)
     opaque = any(site.world.opaque for site in record.sites)
@@ -733,7 +718,7 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
 def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A clearance for a label that nothing carries, and that is spelled nearly like one."""
     agents = record.survey.agents
-    names = {label.name for agent in agents for label in declared_labels(agent)}
+    names = {label.name for agent in agents for label in labels_in(agent.policy)}
     names |= {label for agent in agents for tool in agent.tools for label in tool.labels}
     for agent in agents:
         cleared = [(one, Origin("field", "cleared", agent.name)) for one in agent.cleared]
@@ -751,13 +736,13 @@ def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def _misspelt(name: str, names: Collection[str]) -> str:
-    """The name that was likely meant; one of another number is another thing."""
+    """The name that was likely meant; names that differ in a number are different things."""
     scoped = [one for one in names if one.partition(":")[2] == name]
     bare = name.rstrip("0123456789")
     others = [one for one in names if one.rstrip("0123456789") != bare]
     # two letters exchanged
     swapped = [one for one in others if sorted(one) == sorted(name) and one != name]
-    return next(iter((*scoped, *swapped, *close(name, others, cutoff=0.75))), "")
+    return next(iter((*scoped, *swapped, *find_near(name, others, cutoff=0.75))), "")
 
 
 def _labels(record: WalkRecord, site: Site, key: str) -> frozenset[str]:

@@ -4,28 +4,28 @@ Artifacts are read by name too: what is read must be saved somewhere.
 """
 
 import ast
-import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, cast
 
-from weft.checker.agents import functions_in, used_by
+from weft.checker.agents import functions_in, uses_of_tool
 from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
 from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
-from weft.checker.scope import definition, names_of, text_of, unwrap_function
-from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
-from weft.declare import Agent, Map, Parallel, Policy, Sequence, Step, Tool, template
+from weft.checker.sources import cache_by_function, open_source, text_of
+from weft.checker.world import Fact, Read, Removal, Site, WalkRecord, World, Writer
+from weft.declare import Agent, Map, Parallel, Sequence, Step, Tool, template
 from weft.declare.agent import agents_of
 from weft.declare.changes import Drop
 from weft.declare.checks import CALLBACKS
-from weft.declare.policy_parts import ArtifactText, When
+from weft.declare.policy import selectors_in
+from weft.declare.policy_parts import ArtifactText
 from weft.declare.template import spell_path
 from weft.diagnostics import Diagnostic, Origin, Severity, report
-from weft.misuse import close, few, is_slip, meant
+from weft.misuse import find_near, is_slip, join_few, suggest_names
 from weft.session.event import scope_of
 
 
@@ -36,20 +36,20 @@ def read_of_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
             if read.how in ("tool", "callback") or (read.how == "policy" and read.optional):
                 yield from _any_turn(record, site, read)
             else:
-                yield from _read(record, site, read)
+                yield from _check_read(record, site, read)
 
 
-def _read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
+def _check_read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
     world = site.world
     fact = world.facts.get(read.key)
     if fact is None:
         yield from _missing(site, read)
         return
+    writers = _format_writers(fact.writers)
     sure = fact.must or fact.soft or read.guarded or read.optional
     if not sure and not world.opaque:
         if read.key in site.siblings:
-            yield _beside(site, read)
-        writers = _named(fact.writers)
+            yield _report_sibling(site, read)
         lacking = paths_without(record.survey.root, site.node, read.key)
         yield report(
             "WEFT106",
@@ -66,8 +66,8 @@ def _read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
             yield report(
                 "WEFT109",
                 read.origin,
-                f"{_what(read)} does not fit what {_named(fact.writers)} writes: {problem}",
-                meant(*missing_field(fact.schema, read.path))
+                f"{_what(read)} does not fit what {writers} writes: {problem}",
+                suggest_names(*missing_field(fact.schema, read.path))
                 or "read a field that is there, or give the writer an output_schema that has it",
             )
 
@@ -139,10 +139,13 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
     if world.opaque or (read.guarded if routed else read.optional):
         return
     if read.key in site.siblings:
-        yield _beside(site, read)
+        yield _report_sibling(site, read)
         return
     keys = [*world.facts]
-    known, near = few(keys) or "nothing", _inner_key(read, keys) or meant(read.key, keys)
+    known, near = (
+        join_few(keys) or "nothing",
+        _inner_key(read, keys) or suggest_names(read.key, keys),
+    )
     yield report(
         "WEFT108" if routed else "WEFT105",
         read.origin,
@@ -165,7 +168,7 @@ def _inner_key(read: Read, keys: list[str]) -> str:
     return f"did you mean `{cased}`?" if cased else ""
 
 
-def _report_removed(read: Read, gone: Gone) -> Diagnostic:
+def _report_removed(read: Read, gone: Removal) -> Diagnostic:
     """A read of a key that was written and then removed."""
     if gone.by.kind == "gate":
         what = f"{_what(read)} is not kept while `{gone.by.name}` waits for its answer"
@@ -191,7 +194,7 @@ def _severity(read: Read, world: World) -> Severity | None:
     """The severity: a key that another run may have stored is not an error, unless misspelt."""
     # another session may have stored it
     if scope_of(read.key) in ("app", "user"):
-        near = close(read.key, world.facts, cutoff=0.85)
+        near = find_near(read.key, world.facts, cutoff=0.85)
         return Severity.WARNING if near else Severity.INFO
     return Severity.WARNING if read.optional else None
 
@@ -207,11 +210,11 @@ def _any_turn(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic
         "WEFT105",
         read.origin,
         f"{_reads(read) if read.how == 'policy' else words}, and nobody writes it",
-        meant(read.key, record.everywhere) or _hint(read),
+        suggest_names(read.key, record.everywhere) or _hint(read),
     )
 
 
-def _beside(site: Site, read: Read) -> Diagnostic:
+def _report_sibling(site: Site, read: Read) -> Diagnostic:
     return report(
         "WEFT111",
         read.origin,
@@ -252,7 +255,7 @@ def _what(read: Read) -> str:
     return f"`{{{name}}}`" if read.how == "template" else f"`{name}`"
 
 
-def _named(writers: Iterable[Writer]) -> str:
+def _format_writers(writers: Iterable[Writer]) -> str:
     return " and ".join(f"`{name}`" for name in dict.fromkeys(w.name for w in writers))
 
 
@@ -274,7 +277,7 @@ def parallel_writers(record: WalkRecord) -> Iterator[Diagnostic]:
         yield report(
             "WEFT110",
             writers[-1].origin,
-            f"`{key}` is written in two branches at once, by {_named(writers)}",
+            f"`{key}` is written in two branches at once, by {_format_writers(writers)}",
             "let each branch write a key of its own, and combine them afterwards",
         )
 
@@ -329,7 +332,7 @@ def _read_next_turn(record: WalkRecord) -> set[tuple[str, Writer]]:
 
 
 def _is_rewritten(fact: Fact | None) -> bool:
-    """Whether a key was written by who writes it in any case: not by a tool or a callback."""
+    """Whether a node writes the key on every run, unlike a tool or a callback."""
     if fact is None:
         return False
     steps = ("step", "transform")
@@ -387,18 +390,18 @@ class _LostOutputs:
                 return False
         return (
             bool(speakers)
-            and key not in self._named
-            and not close(key, self._missing_keys, cutoff=0.6)
+            and key not in self._misnamed_keys
+            and not find_near(key, self._missing_keys, cutoff=0.6)
         )
 
     @cached_property
-    def _named(self) -> set[str]:
-        """The keys that a text names wrongly: that is said there."""
+    def _misnamed_keys(self) -> set[str]:
+        """The keys that a text names wrongly; another rule reports them."""
         return {key for key, _, _ in lookalike_keys(self._record)}
 
     @cached_property
     def _missing_keys(self) -> list[str]:
-        """The keys that are read and not there: one that is only misspelt is said there."""
+        """The keys that are read and not there; another rule reports a misspelt one."""
         missed = (
             read.key
             for site in self._record.sites
@@ -453,7 +456,7 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
     """An artifact that nothing saves, where one of nearly that name is saved."""
-    names, _ = saved_names(record.survey.agents)
+    names, _ = names_saved_by(record.survey.agents)
     if not names:
         return
     for agent in record.survey.agents:
@@ -461,7 +464,7 @@ def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
             bare = name.removeprefix("user:")
             if bare in names:
                 continue
-            near = close(bare, [one for one in names if _differs(one, bare)], cutoff=0.65)
+            near = find_near(bare, [one for one in names if _differs(one, bare)], cutoff=0.65)
             if near:
                 yield report(
                     "WEFT115",
@@ -473,7 +476,7 @@ def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def _differs(one: str, other: str) -> bool:
-    """Whether two names differ in more than a number or an ending: such ones are two things."""
+    """Whether two names differ in more than a number or an ending."""
     (stem, dot, _), (other_stem, other_dot, _) = one.rpartition("."), other.rpartition(".")
     if dot and other_dot and stem == other_stem:
         return False
@@ -483,38 +486,30 @@ def _differs(one: str, other: str) -> bool:
 _SAVES = "save_artifact"
 
 
-class Saved(NamedTuple):
+class SavedArtifacts(NamedTuple):
     """The names that a function saves artifacts under, and whether those are all."""
 
     names: frozenset[str] = frozenset()
     complete: bool = False
 
 
-def saved_names(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
+def names_saved_by(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
     """The names of artifacts that the code of these agents saves, and whether those are all."""
-    saves = [saved_by(function) for agent in agents for function in _functions_of(agent)]
+    saves = [artifacts_saved_by(function) for agent in agents for function in _functions_of(agent)]
     names = frozenset[str]().union(*(one.names for one in saves))
     return names, all(one.complete for one in saves)
 
 
-def saved_by(function: Callable[..., object]) -> Saved:
+@cache_by_function
+def artifacts_saved_by(function: Callable[..., object]) -> SavedArtifacts:
     """What one function saves; its source is read, nothing is run."""
-    try:
-        return _find_saves(function)
-    except TypeError:  # unhashable
-        return Saved()
-
-
-@functools.lru_cache(maxsize=1024)
-def _find_saves(function: Callable[..., object]) -> Saved:
-    called, _, _ = unwrap_function(function)
-    source = definition(called)
+    source = open_source(function)
     if source is None:
-        return Saved()
-    names = names_of(called, {})
+        return SavedArtifacts()
+    names = source.names()
     saved: set[str] = set()
     complete = True
-    for node in ast.walk(source):
+    for node in ast.walk(source.node):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         if node.func.attr != _SAVES:
@@ -524,7 +519,7 @@ def _find_saves(function: Callable[..., object]) -> Saved:
         complete = complete and text is not None
         if text is not None:
             saved.add(text.removeprefix("user:"))
-    return Saved(frozenset(saved), complete)
+    return SavedArtifacts(frozenset(saved), complete)
 
 
 def _functions_of(agent: Agent) -> Iterator[Callable[..., object]]:
@@ -543,17 +538,10 @@ def files_read_by(agent: Agent) -> Iterator[tuple[str, Origin]]:
         for one in template.parse(text).variables if isinstance(text, str) else ():
             if one.artifact:
                 yield one.artifact, Origin("field", field, agent.name, one.start, one.end)
-    yield from (
-        (name, Origin("field", "context", agent.name)) for name in _artifacts_in(agent.policy)
-    )
-
-
-def _artifacts_in(policy: Policy) -> Iterator[str]:
-    for stage in policy.stages:
-        if isinstance(stage.selector, ArtifactText):
-            yield stage.selector.name
-        elif isinstance(stage.selector, When):
-            yield from _artifacts_in(stage.selector.policy)
+    place = Origin("field", "context", agent.name)
+    for selector in selectors_in(agent.policy):
+        if isinstance(selector, ArtifactText):
+            yield selector.name, place
 
 
 # --- agents that do more than answer, whose keys need no reader
@@ -582,7 +570,7 @@ def _may_act(tool: Tool) -> bool:
     if tool.effect == "pure":
         return False
     declared = tool.effect != "idempotent" or tool.confirm or tool.long_running
-    if declared or tool.writes or used_by(tool).writes:
+    if declared or tool.writes or uses_of_tool(tool).writes:
         return True
     first, *others = tool.name.lower().replace("-", "_").split("_")
     looks = first in _LOOKING or (bool(others) and others[-1] in _LOOKUPS)

@@ -67,7 +67,7 @@ _RENAMED = re.compile(r"dataclasses\.replace\((\w+), name=(\"[^\"]*\")\)")
 
 
 class Imported(NamedTuple):
-    """A tree of google-adk's as a node, and what is to be said of the import."""
+    """A tree of google-adk's as a node, and the findings of the import."""
 
     node: Node
     notes: tuple[Diagnostic, ...]
@@ -78,7 +78,7 @@ class Imported(NamedTuple):
     endless: tuple[str, ...]
     """The loops that nothing in them can end."""
     unknown: frozenset[str]
-    """The flows that stand for an agent whose order of work nobody knows."""
+    """The flows that stand for an agent whose order of work is unknown."""
 
 
 def from_adk(agent: object, *, plugins: Iterable[object] = ()) -> Node:
@@ -96,7 +96,7 @@ def imported(
     """
     if not is_adk(agent):
         raise UsageError(
-            f"{describe_kind(agent)} is no agent of google-adk",
+            f"{describe_kind(agent)} is not an agent of google-adk",
             where="from_adk",
             hint="pass its LlmAgent, SequentialAgent, ParallelAgent, LoopAgent or App",
         )
@@ -295,7 +295,7 @@ class _Import:
         texts = [text(part, "text") for part in as_list(written, "parts") or [written]]
         if not all(texts):
             place = AdkPlace(name, "static_instruction")
-            self.notes.append(opaque(place, "what is no text in it", silent=False))
+            self.notes.append(opaque(place, "what is not text in it", silent=False))
         return "\n\n".join(one for one in texts if one)
 
     def _sequence(self, agent: object, model: str) -> Node:
@@ -338,7 +338,7 @@ class _Import:
         return Sequence(*before, node, *after)
 
     def _unknown(self, agent: object, model: str) -> Node:
-        """A class that nobody knows: it may do anything, and run what is below it at any time."""
+        """An unknown class: it may do anything, and run what is below it at any time."""
         name, kind = text(agent, "name"), type(agent).__name__
         self.notes.append(
             opaque(AdkPlace(name, "name"), f"the agent `{name}` of the class {kind}", silent=True)

@@ -19,7 +19,7 @@ from weft.declare.agent import children
 from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.interop.adk.agents import CALLBACKS, Imported, imported
-from weft.misuse import few
+from weft.misuse import join_few
 
 FIELDS = {
     **{ours: theirs for theirs, ours in CALLBACKS.items()},
@@ -36,7 +36,7 @@ UNLIKE = frozenset(("WEFT113", "WEFT206", "WEFT207", "WEFT208", "WEFT301", "WEFT
 """What is said here in another way, since google-adk shows agents something else than Weft; or
 what its own programs leave out as a rule: descriptions, and ends of loops."""
 
-HINTS = {"WEFT111": "let an agent behind the ParallelAgent read it"}
+HINTS = {"WEFT111": "let an agent after the ParallelAgent read it"}
 """What can be done in google-adk, where Weft's own hint is about its operators."""
 
 ONCE = "add weft.interop.adk.WeftPlugin() to the Runner's plugins"
@@ -49,7 +49,7 @@ class Seat(NamedTuple):
     """An agent's place: its branch, and whether it sees the words of agents before it."""
 
     branch: tuple[str, ...]
-    behind: bool
+    sees_others: bool
 
 
 def check_adk(
@@ -99,7 +99,7 @@ def _by_cause(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     merged: list[Diagnostic] = []
     for cause, one in first.items():
         more = [at for at in others.get(cause, ()) if at != str(one.origin)]
-        words = f"{one.message}; also at {few(more)}" if more else one.message
+        words = f"{one.message}; also at {join_few(more)}" if more else one.message
         merged.append(msgspec.structs.replace(one, message=words))
     return merged
 
@@ -132,7 +132,7 @@ def _as_read(one: Diagnostic) -> Diagnostic:
 
 
 def _late(node: Node, above: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Agents behind tools, each with a key that whoever calls it writes when it has answered."""
+    """Agents in tools, each with a key that its caller writes when it has answered."""
     for agent in agents_of(node):
         yield from ((agent.name, key) for key in above)
         keys = (*above, agent.output_key) if agent.output_key else above
@@ -155,7 +155,7 @@ def _next_turn(one: Diagnostic) -> Diagnostic:
 def _record(node: Node, keys: Iterable[str]) -> WalkRecord:
     world = World()
     for key in keys:
-        world = world.wrote(key, Writer("the application", Origin("config", key), "input"))
+        world = world.with_write(key, Writer("the application", Origin("config", key), "input"))
     return Walk(Survey(node)).run(world)
 
 
@@ -203,7 +203,11 @@ def _seen_twice(
 
 def _lost_message(site: Site, agent: Agent, tree: Imported, seat: Seat) -> Iterator[Diagnostic]:
     """An agent that sees only what was said after the agent before it, not the user's message."""
-    if agent.name not in tree.bare or not seat.behind or not isinstance(agent.instruction, str):
+    if (
+        agent.name not in tree.bare
+        or not seat.sees_others
+        or not isinstance(agent.instruction, str)
+    ):
         return
     stands_for_it = any(_is_from_outside(read, site.world) for read in site.reads)
     yield report(
@@ -290,7 +294,7 @@ def _braces(tree: Imported) -> Iterator[Diagnostic]:
             yield report(
                 "WEFT190",
                 Origin("field", kind, agent, move.was, move.was_end),
-                "doubled braces are no escape in google-adk: the variable is filled in",
+                "doubled braces are not an escape in google-adk: the variable is filled in",
                 "write single braces, or $ before them to keep them as text",
             )
         for move in spelling.paths:

@@ -261,7 +261,7 @@ def _aloud(content: Content | None) -> Content | None:
 def _json(event: object) -> bytes:
     dump = field(event, "model_dump_json")
     if not callable(dump):
-        raise TypeError(f"{describe_kind(event)} is no event of google-adk")
+        raise TypeError(f"{describe_kind(event)} is not an event of google-adk")
     return cast("str", dump(by_alias=True, exclude_none=True)).encode()
 
 

@@ -4,7 +4,7 @@
 
 Each request is compiled from the session that it was made of: a value that the instruction
 carries is not repeated, other agents are attributed in a line, the user's message stays, and a
-policy of `C` may say more. A request that holds anything else is left as it is.
+policy of `C` may say more. A request that holds anything else is not changed.
 
 Top to bottom: the plugin, what stands in a request, how it is changed.
 """
@@ -85,7 +85,7 @@ class Delivery:
     """The plugin's own part, without what google-adk wants of a plugin.
 
     `context` is the policy for every agent, `contexts` for those it names. `compiled` counts the
-    requests that were compiled, `left` those that were left as they are, by the reason.
+    requests that were compiled, `left` those that were not changed, by the reason.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Delivery:
     async def before_model_callback(
         self, *, callback_context: object, llm_request: object
     ) -> object:
-        """Compile the request anew; leave it as it is where there is any doubt.
+        """Compile the request again; do not change it where there is any doubt.
 
         A request with what a policy keeps away from the model is never sent, doubt or not.
         """
@@ -139,7 +139,7 @@ class Delivery:
         running = field(context, "_invocation_context")
         agent, session = field(running, "agent"), field(running, "session")
         if not is_a(agent, "LlmAgent") or session is None:
-            return "the agent is none that Weft knows"
+            return "the agent is not one that Weft knows"
         if field(agent, "mode") in DELEGATED or field(running, "isolation_scope") is not None:
             return "the agent does a task that was delegated to it"
         if field(request, "previous_interaction_id") is not None:
@@ -148,7 +148,7 @@ class Delivery:
         known = self._tree(_root(agent))
         home = known.homes.get(name)
         if home is None:
-            return "the agent is none that Weft knows"
+            return "the agent is not one that Weft knows"
         if flag(field(running, "run_config"), "include_thoughts_from_other_agents"):
             return "the agents see what others thought"
         reader = EventReader(
@@ -323,7 +323,7 @@ def _check(policy: object) -> None:
     """Refuse what is not a policy, and what a request alone cannot do."""
     if not isinstance(policy, Policy):
         raise DeclarationError(
-            f"{policy!r} is no policy", where="WeftPlugin", hint="write context=C.window(5)"
+            f"{policy!r} is not a policy", where="WeftPlugin", hint="write context=C.window(5)"
         )
     idle = [f".{one.word}()" for one in policy.writings]
     idle += [
@@ -475,7 +475,7 @@ def joined_system(
     """Weft's instruction, then what others have added; None where that is in doubt."""
     rest = instruction
     for part in _find_added_text(agent, root, state):
-        # a text that stands there twice cannot be told from what others added
+        # a text that occurs twice cannot be distinguished from what others added
         if part is None or rest.count(part) != 1:
             return None
         rest = rest.replace(part, "", 1)

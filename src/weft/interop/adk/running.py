@@ -514,7 +514,7 @@ def response_from(answer: object) -> object:
 
 
 def _replace_fields(response: ModelResponse, before: Json, after: Json) -> ModelResponse:
-    """The answer with the fields that are others now; what it cost stays where nobody says."""
+    """The answer with the changed fields; the old usage stays where the new one is missing."""
     old = before if isinstance(before, dict) else {}
     new = after if isinstance(after, dict) else {}
     values: dict[str, object] = {}

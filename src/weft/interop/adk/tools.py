@@ -139,7 +139,7 @@ def _one(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
     if is_a(value, "BaseTool") and not is_a(value, "FunctionTool"):
         return _foreign(place, value)
     if not callable(function):
-        what = f"{value!r}, which is no tool,"
+        what = f"{value!r}, which is not a tool,"
         note = opaque(place, what, silent=True)
         return ConvertedTools(notes=(note,), closed=(opaque_function(place, what),))
     return _function(place, value, function)
@@ -168,7 +168,7 @@ def _function(place: AdkPlace, value: object, function: Callable[..., object]) -
         note = opaque(place, what, silent=False)
         return ConvertedTools(notes=(note,), closed=(opaque_function(place, what, opaque=False),))
     if not NAME.fullmatch(name):
-        return _unreadable(place, name, function, "its name is none that models take")
+        return _unreadable(place, name, function, "its name is not one that models take")
     try:
         shape = schema.of_function(function, context_type=_context(function), name=name)
     except DeclarationError as error:
@@ -256,10 +256,10 @@ def _is_exit(function: Callable[..., object]) -> bool:
 
 def opaque(place: AdkPlace, what: str, *, silent: bool) -> Diagnostic:
     """Say that something is not looked into; `silent` where later rules say nothing."""
-    behind = ", so nothing is said about the keys behind it" if silent else ""
+    keys = ", so nothing is said about its keys" if silent else ""
     return report(
         "WEFT490",
         place.origin,
-        f"{what} is not looked into{behind}",
+        f"{what} is not looked into{keys}",
         "nothing to do; what it writes can be declared: --input KEY=TYPE" if silent else "",
     )

@@ -1,0 +1,70 @@
+"""What all commands print with: JSON, aligned tables, a bar of progress, and hints at names."""
+
+import json
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from weft.misuse import find_near
+
+_MOST_NAMES = 8
+"""How many names a hint lists."""
+
+
+def is_terminal() -> bool:
+    """Whether stdout is looked at by a person."""
+    return sys.stdout.isatty()
+
+
+def print_json(value: object) -> None:
+    """Indented JSON; escaped where stdout cannot carry the characters themselves."""
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(value, indent=2, ensure_ascii=not unicode, allow_nan=False))
+
+
+def print_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()
+) -> None:
+    """Print cells under their titles; the columns of `right` stand to the right."""
+    lines = [titles, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    numbers = frozenset(right)
+    for line in lines:
+        cells = (
+            cell.rjust(width) if title in numbers else cell.ljust(width)
+            for title, cell, width in zip(titles, line, widths, strict=True)
+        )
+        print("  ".join(cells).rstrip())
+
+
+TellProgress: TypeAlias = Callable[[int, str], None]
+"""Called with how much is done, and with words to stand next to the bar."""
+
+
+@contextmanager
+def show_progress(what: str, total: int) -> Generator[TellProgress]:
+    """Show a bar to a person; nothing where stderr is a file."""
+    if not sys.stderr.isatty():
+        yield lambda done, words: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("[progress.description]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[words]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task(what, total=total, words="")
+        yield lambda done, words: bars.update(bar, completed=done, words=words)
+
+
+def hint_names(what: str, name: str, names: Sequence[str], *, also: Iterable[str] = ()) -> str:
+    """A hint that lists the names there are, and the one that was perhaps meant."""
+    near = find_near(name, [*names, *also], cutoff=0.5)
+    some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    known = f"{what} there: {some}" if names else f"there are no {what} there"
+    return f"did you mean `{near[0]}`? {known}" if near else known
