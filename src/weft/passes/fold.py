@@ -36,7 +36,7 @@ from weft.ir.block import FOLDED, RECALL
 from weft.late import late_pattern
 from weft.passes.env import Env, is_spoken
 from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall, offer_recall
-from weft.passes.notes import result_texts, said_texts, write_note
+from weft.passes.notes import merge_notes, result_texts, said_texts, write_note
 from weft.passes.rewrite import settled_since
 from weft.session.strand import Strand
 from weft.values import compact
@@ -235,6 +235,8 @@ class _Fold(NamedTuple):
     reason: str
     declared: bool
     """Whether `recall` was declared before it, so that what stands before it is read again."""
+    merges: bool
+    """Whether the note stands for those before it too."""
 
 
 class _Bill:
@@ -286,8 +288,11 @@ class _Folds:
         """By the index of a step in view: the request after which it was used last."""
         self._holders: MutableMapping[str, int] = {}
         """The newest item that told the agent a name."""
+        self._task: set[str] = set()
         self._known: set[str] = set()
-        """The names that stand in the head and in the notes."""
+        """The names that stand in what it begins with, and those in the notes too."""
+        self._opened = self._note_tokens = 0
+        """How many items it begins with, and the tokens of the notes after them."""
         self._tokens = 0
         """The tokens of the steps in view."""
         self._all = prices.head
@@ -375,9 +380,10 @@ class _Folds:
         # what it begins with is the task, which stays
         if not self._steps and len(self._front) == index and _opens(item):
             self._front.append(item)
+            self._opened += 1
             self._before += tokens
             self._all += tokens
-            self._known.update(names)
+            self._known = self._task = self._task | {*names}
             return
         self._holders.update(dict.fromkeys(names, index))
         self._steps.append(_Step(index, item, tokens, _share_of(item, env)))
@@ -395,7 +401,8 @@ class _Folds:
         # what was thought in this turn must go back, after the very bytes that it followed
         if len(steps) <= self._keep or (prices.binds and self._thought >= self._turn):
             return self._due
-        is_full = self._is_full(view, env)
+        room = self._full_room(view, env)
+        is_full = room > 0
         is_free = self._has_expired()
         if not is_full and not prices.pays:
             return self._due
@@ -421,11 +428,15 @@ class _Folds:
             cost += (prices.write - prices.read) * self._before + prices.write * prices.recall
         if is_free:  # all of it is written anew, whatever becomes of it
             cost = -prices.write * removed
-        if removed < LEAST or (rent < cost and not is_full):
+        merges = is_full and self._note_tokens > room // 4
+        if not merges and (removed < LEAST or (rent < cost and not is_full)):
             return later
         text, names = write_note(
             [step.item for step in gone], self._known, env.agent, first=self.sent is None
         )
+        if merges:  # a fold of folds: else notes alone would fill the request one day
+            text = merge_notes([*self._notes(), text], letters=room // 2)
+            removed += self._note_tokens
         tokens = env.tokens.count(text) + _TURN
         cost += prices.write * tokens
         saved = removed - tokens
@@ -443,10 +454,15 @@ class _Folds:
             f" {max(0.0, cost):,.0f} fresh tokens and saves {prices.read * saved:,.0f}"
             f" at each later request; reading them had cost {rent:,.0f}"
         )
-        note = _note_item(text, steps[0].item, gone)
+        note = _note_item(text, steps[0].item, [step.item for step in gone] or [self._front[-1]])
         gone_steps = frozenset(step.place for step in gone)
         declared = self._is_declared(env)
-        return _Fold(gone_steps, note, tokens, names, reason, declared)
+        return _Fold(gone_steps, note, tokens, names, reason, declared, merges)
+
+    def _notes(self) -> list[str]:
+        """The texts of the notes so far."""
+        blocks = (item.blocks[0] for item in self._front[self._opened :] if item.blocks)
+        return [block.text for block in blocks if isinstance(block, TextBlock)]
 
     def apply(self, fold: _Fold, items: Strand[Item]) -> None:
         """Put the note before all steps that stay."""
@@ -454,6 +470,12 @@ class _Folds:
         self._steps = [step for step in self._steps if step.place not in fold.gone]
         if self._prices.binds:
             self._steps = [step._replace(item=_without_thoughts(step.item)) for step in self._steps]
+        if fold.merges:
+            self._before -= self._note_tokens
+            merged, self._front = self._front[self._opened :], self._front[: self._opened]
+            self._note_tokens, self._known = 0, self._task
+            why = "it became a part of the next note, as the request was full"
+            self.reasons = self.reasons.extend([Note(_STEP, why, one) for one in merged])
         front = len(self._front)
         before = self.sent if self.sent is not None else items
         start = before.fork(front) if front <= before.settled else Strand(self._front)
@@ -470,6 +492,7 @@ class _Folds:
         self._paid.cached = self._before if fold.declared else 0
         self._front.append(fold.note)
         self._before += fold.tokens
+        self._note_tokens += fold.tokens
         self._known = self._known | fold.names
         self._hides = True
         self._due = 0
@@ -504,15 +527,15 @@ class _Folds:
             return True
         return env.tools.priced and declares_first(max(0, self._opening), env)
 
-    def _is_full(self, view: int, env: Env) -> bool:
-        """Whether the request nearly fills its budget, or the model's window."""
+    def _full_room(self, view: int, env: Env) -> int:
+        """The tokens there are, if a request nearly fills its budget or the window; else 0."""
         if 0 < self._prices.limit < view:
-            return True
+            return self._prices.limit
         window = env.model.window
         # the list of windows takes a while to load, and short requests fit everywhere
         if not window and view > LONG:
             window = env.model.widest()
-        return bool(window) and view > FULL * window
+        return int(FULL * window) if window and view > FULL * window else 0
 
 
 _MOST_KNOWN = 4
@@ -575,13 +598,13 @@ def _is_file(item: Item) -> bool:
     return any(window_of(text) is not None for text in result_texts(item))
 
 
-def _note_item(text: str, first: Item, gone: Sequence[_Step]) -> Item:
+def _note_item(text: str, first: Item, gone: Sequence[Item]) -> Item:
     """The item of a note; it stands before `first`, the oldest step in view."""
     block = TextBlock(
         role="user",
         origin=FOLDED,
         text=text,
-        handle=f"#{gone[0].item.position}",
+        handle=f"#{gone[0].position}",
     )
     return Item(
         kind="summary",
@@ -589,8 +612,8 @@ def _note_item(text: str, first: Item, gone: Sequence[_Step]) -> Item:
         author="",
         invocation=first.invocation,
         position=first.position,
-        last=max(step.item.last for step in gone),
-        event=gone[0].item.event,
+        last=max(item.last for item in gone),
+        event=gone[0].event,
         branch=first.branch,
     )
 

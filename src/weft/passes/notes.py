@@ -70,6 +70,22 @@ def write_note(
     return "\n".join(lines), said
 
 
+def merge_notes(notes: Sequence[str], *, letters: int) -> str:
+    """One note for several: the newest lines without their names, and which steps came before."""
+    lines = [line.partition(" -> ")[0] for note in notes for line in note.split("\n")[1:]]
+    start = len(lines)
+    while start and letters > len(lines[start - 1]):
+        start -= 1
+        letters -= len(lines[start]) + 1
+    older = [re.match(r"#(\d+)", line) for line in lines[:start]]
+    numbers = [match[1] for match in older if match is not None]
+    if numbers:
+        lines[:start] = [
+            f"#{numbers[0]} to #{numbers[-1]} and between: only their numbers are left"
+        ]
+    return "\n".join((HEADING, *lines))
+
+
 def _line_of(item: Item, agent: str) -> str:
     """One line for a step: who said what, or what was called, and why it failed."""
     number = f"#{item.position}"
