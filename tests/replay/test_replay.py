@@ -476,7 +476,14 @@ def digest_session(*, used: str) -> Recording:
         make_session(
             ("user", "Look for task_name_one."),
             ("bot", [call_part("look", {}, id="c1")]),
-            ("bot", [result_part("look", {"result": text + "\ntask_name_one"}, id="c1")]),
+            (
+                "bot",
+                [
+                    result_part(
+                        "look", {"result": text + "\ntask_name_one\n(9 more lines)"}, id="c1"
+                    )
+                ],
+            ),
             ("bot", f"It is {used}."),
         )
     )

@@ -62,7 +62,7 @@ FULL = 0.8
 LONG = 100_000
 """In tokens. Shorter requests need no look at the window: every model of today takes this many."""
 
-LEAST_BUDGET = 4_096
+LEAST_BUDGET = 16_000
 """Below this budget in tokens a note takes too much of it, so that steps are dropped instead."""
 
 _NEARLY = 0.9

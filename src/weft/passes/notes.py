@@ -60,14 +60,14 @@ def write_note(
 ) -> tuple[str, set[str]]:
     """The note for an agent on some items, and the names in it; `known` are not said again."""
     lines = [HEADING if first else MORE]
-    said: set[str] = set()
+    note_names: set[str] = set()
     for item in items:
         line = _line_of(item, agent)
-        said.update(telling_names(line))
-        names = [*_names_of(item, known, said)]
-        said.update(names)
+        note_names.update(telling_names(line))
+        names = [*_names_of(item, known, note_names)]
+        note_names.update(names)
         lines.append(f"{line} -> {' '.join(names)}" if names else line)
-    return "\n".join(lines), said
+    return "\n".join(lines), note_names
 
 
 def merge_notes(notes: Sequence[str], *, letters: int) -> str:
@@ -163,12 +163,12 @@ def _error_text(response: dict[str, Json]) -> str:
     return error if isinstance(error, str) else compact(error)
 
 
-def _names_of(item: Item, known: Container[str], said: Container[str]) -> Iterator[str]:
+def _names_of(item: Item, known: Container[str], note_names: Container[str]) -> Iterator[str]:
     """The names that the results of an item hold and no note has yet, within their share."""
     for text in result_texts(item):
         room = len(text) * _SHARE
         for name in telling_names(text):
-            if name in known or name in said or len(name) > _LONGEST_NAME:
+            if name in known or name in note_names or len(name) > _LONGEST_NAME:
                 continue
             room -= len(name) + 1
             if room < 0:
