@@ -19,6 +19,7 @@ POLICIES = {
     "C.default().dedupe()": (C.default().dedupe(), 1.5),
     "C.auto()": (C.auto(), 1.5),
     "C.auto(careful=True)": (C.auto(careful=True), 1.5),
+    "C.default().fold()": (C.default().fold(), 1.5),
     'C.default().redact("email")': (C.default().redact("email"), 1.5),
     "C.default().fence()": (C.default().fence(), 1.5),
     'C.default().label("secret", "plan")': (C.default().label("secret", "plan"), 1.5),

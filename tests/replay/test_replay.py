@@ -10,6 +10,7 @@ from weft import Agent, Approve, C, Runner, tool
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.declare.words import policy_from
+from weft.digest.names import telling_names
 from weft.errors import DeclarationError, SessionError
 from weft.recordings import Recording, read_recordings, recording_of
 from weft.replay.evidence import SearchedText, evidence_in, short_values_in
@@ -22,7 +23,7 @@ from weft.replay.page import (
     shares,
     ways_to_get,
 )
-from weft.replay.replay import Trial, replay, requests_of, strings_in, total, uses_of
+from weft.replay.replay import Trial, replay, requests_of, total, uses_of
 from weft.session.store import SessionKey
 from weft.testing import ScriptedModel, call, make_session
 
@@ -165,7 +166,7 @@ def test_a_word_that_is_nearly_right_is_named() -> None:
 
 def test_names_paths_and_numbers_are_evidence_and_plain_words_are_not() -> None:
     text = "Then open parts/module_3.py at line 12, HAT028 or parseText, 2024-05-21, surely."
-    assert strings_in(text) == ["parts/module_3.py", "HAT028", "parseText", "2024-05-21"]
+    assert telling_names(text) == ["parts/module_3.py", "HAT028", "parseText", "2024-05-21"]
 
 
 def test_a_use_counts_only_of_what_was_told_before() -> None:
@@ -475,7 +476,14 @@ def digest_session(*, used: str) -> Recording:
         make_session(
             ("user", "Look for task_name_one."),
             ("bot", [call_part("look", {}, id="c1")]),
-            ("bot", [result_part("look", {"result": text + "\ntask_name_one"}, id="c1")]),
+            (
+                "bot",
+                [
+                    result_part(
+                        "look", {"result": text + "\ntask_name_one\n(9 more lines)"}, id="c1"
+                    )
+                ],
+            ),
             ("bot", f"It is {used}."),
         )
     )

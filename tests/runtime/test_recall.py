@@ -161,8 +161,12 @@ def test_the_tool_is_there_from_the_first_request_on_and_only_then_when_handles_
 def test_under_auto_the_tool_is_there_at_once_only_beside_a_long_request(
     words: int, offered: bool
 ) -> None:
-    model = ScriptedModel([call("read_report", station="S"), "high"])
-    weft.run_sync(bot(model, C.auto()), "word " * words)
+    def find() -> dict[str, object]:
+        """Find orders."""
+        return {"rows": [{"id": f"A-{n}", "note": f"call {n} first"} for n in range(200)]}
+
+    model = ScriptedModel([call("find"), "high"])
+    weft.run_sync(bot(model, C.auto(), find), "word " * words)
     first, second = ("recall" in [t.name for t in p.tools] for p in model.prompts)
     assert (first, second) == (offered, True)
 
@@ -198,7 +202,8 @@ def test_several_handles_come_back_at_once_and_a_field_alone() -> None:
 
     script = [[call("find"), call("read_report", station="S")], both, ids, wrong, "done"]
     model = ScriptedModel(script)
-    weft.run_sync(bot(model, C.auto(), find, read_report), "Go")
+    # a report is a text, which is sent whole unless its tool says otherwise
+    weft.run_sync(bot(model, C.auto(), find, tool(compact=True)(read_report)), "Go")
     short, report, two, fields, none = results(model.prompts[-1])
     assert "recall by field" in str(short.response["left_out"])
     assert "recall by lines or query]" in str(report.response["result"])

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import re
 from typing import NamedTuple
 
 from weft import Agent, C, Content, Event, Part, Session
@@ -12,7 +13,8 @@ from weft.compiler.count import Scale
 from weft.content import call_part, result_part, text_part, thought_part
 from weft.declare import Policy
 from weft.errors import BudgetExceeded
-from weft.ir import CallBlock, Item, Prompt, ResultBlock
+from weft.ir import CallBlock, Item, Prompt, ResultBlock, TextBlock
+from weft.ir.block import FOLDED
 from weft.passes import Env
 from weft.passes.budget import fit_budget
 from weft.passes.env import TokenFacts
@@ -200,7 +202,7 @@ def check(seed: int) -> int:
         reserve = min(tokens // 10, 4096)
         bound = made.tokens * (1 + scale.counter.margin) + reserve
         assert bound <= tokens, f"{seed}: {bound} exceeds {tokens}"
-        _check_request(seed, whole.prompt, _without_summary(made.prompt))
+        _check_request(seed, whole.prompt, _without_summary(made.prompt), _folded(made.prompt))
         _check_stays(seed, whole, made, scale)
         if before is not None and overflow != "summarize":
             _check_more(seed, before.prompt, made.prompt, scale)
@@ -214,8 +216,14 @@ def _without_summary(made: Prompt) -> Prompt:
     return made.with_items(kept)
 
 
-def _check_request(seed: int, whole: Prompt, made: Prompt) -> None:
-    """Order and pairs are kept, and no answer stands without its question."""
+def _folded(made: Prompt) -> set[int]:
+    """The log positions of the items that stand in notes."""
+    texts = (b.text for b in made.blocks if isinstance(b, TextBlock) and b.origin == FOLDED)
+    return {int(one) for text in texts for one in re.findall(r"^#(\d+) ", text, re.MULTILINE)}
+
+
+def _check_request(seed: int, whole: Prompt, made: Prompt, folded: set[int]) -> None:
+    """Order and pairs are kept, and no answer stands without its question, or a note of it."""
     keys = [item.key for item in whole.items]
     kept = [item.key for item in made.items]
     places = [keys.index(key) for key in kept if key[1]]  # an opening turn is of no event
@@ -235,7 +243,8 @@ def _check_request(seed: int, whole: Prompt, made: Prompt) -> None:
             continue
         answered = True
         if item.key in kept:
-            assert all(one.key in kept for one in asked), f"{seed}: an answer without a question"
+            there = (one.key in kept or one.position in folded for one in asked)
+            assert all(there), f"{seed}: an answer without a question"
 
 
 def _check_stays(seed: int, whole: Compilation, made: Compilation, scale: Scale) -> None:
@@ -258,10 +267,12 @@ def _check_stays(seed: int, whole: Compilation, made: Compilation, scale: Scale)
 
 
 def _check_more(seed: int, less: Prompt, more: Prompt, scale: Scale) -> None:
-    """A larger budget keeps every item, and of none of them less."""
+    """A larger budget keeps every item, or a note of it, and of none of them less."""
     forms = {item.key: item for item in more.items}
+    folded = _folded(more)
     for item in less.items:
-        assert item.key in forms, f"{seed}: a larger budget dropped more"
-        if forms[item.key] != item:
+        there = item.key in forms or item.position in folded or not item.event
+        assert there or item.kind == "summary", f"{seed}: a larger budget dropped more"
+        if item.key in forms and forms[item.key] != item:
             larger = scale.item(forms[item.key])
             assert larger >= scale.item(item), f"{seed}: a larger budget kept less"

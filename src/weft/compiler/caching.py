@@ -14,12 +14,13 @@ from weft.compiler.costs import tokens_to_mark
 from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
 from weft.dialects import dialect_named
-from weft.dialects.caching import MARK
+from weft.dialects.caching import MARK, bare, is_marked
 from weft.dialects.facts import SECONDS, Cache
+from weft.dialects.track import Entry
 from weft.ir import Prompt
 from weft.session import Event, Usage
 from weft.session.strand import Strand
-from weft.values import JsonObject
+from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
     from weft.compiler.compiled import Compilation
@@ -197,6 +198,8 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
         reached = 0
     elif shared.system:
         reached = scale.fixed(lowered) + scale.shared(entries, shared.turns)
+    if cache.breakpoints and shared.system and not whole:
+        reached = max(reached, _tokens_to_note(before, entries, after))
     # what is after the last mark is not kept
     if whole and (not cache.lookback or _ends_marked(lowered.wire, lowered.turns)):
         reached = scale.fixed(lowered) + scale.turns(entries).total
@@ -206,6 +209,33 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
     if tokens_kept < cache.minimum:
         return 0
     return tokens_kept // cache.stride * cache.stride
+
+
+def _tokens_to_note(before: "Compilation", entries: Strand[Entry], after: JsonObject) -> int:
+    """The tokens up to the marked end of the last note, if the next request has them again."""
+    lowered, scale = before.lowered(), before.scale
+    sent, turns = lowered.wire[lowered.turns], after.get(lowered.turns)
+    if not isinstance(sent, list) or not isinstance(turns, list):
+        return 0
+    lead = len(lowered.lead)
+    for index, (old, new) in enumerate(zip(sent[lead:], turns[lead:], strict=False)):
+        old_parts, new_parts = _parts_of(old), _parts_of(new)
+        marked = [at for at, part in enumerate(old_parts) if is_marked(part)]
+        upto = marked[0] + 1 if marked else len(old_parts)
+        same = [bare(part) for part in old_parts[:upto]] == [bare(p) for p in new_parts[:upto]]
+        if not same or not old_parts:
+            return 0
+        if marked:
+            texts = [str(part.get("text", "")) for part in old_parts[:upto]]
+            parts = sum(map(scale.counter.count, texts)) + scale.overheads.text * upto
+            return scale.fixed(lowered) + scale.shared(entries, index) + parts
+    return 0
+
+
+def _parts_of(turn: Json) -> list[JsonObject]:
+    """The parts of a turn that has some."""
+    parts = turn.get("content") if isinstance(turn, dict) else None
+    return [one for one in parts if isinstance(one, dict)] if isinstance(parts, list) else []
 
 
 def _ends_marked(wire: JsonObject, key: str) -> bool:

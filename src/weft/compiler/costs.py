@@ -392,7 +392,9 @@ def announced(compiled: "Compilation") -> list[Diagnostic]:
     if broken is None:
         return []
     worth = broken.rates.worth
-    planned = any(isinstance(stage.selector, Auto) for stage in compiled.policy.stages)
+    planned = compiled.policy.facts.folding is not None or any(
+        isinstance(stage.selector, Auto) for stage in compiled.policy.stages
+    )
     who = " and ".join(broken.passes)
     message = (
         f"{who} changed what was sent before: {broken.tokens:,} tokens are read again, which"

@@ -237,16 +237,18 @@ def _tool_facts(
     target: Target,
     *,
     priced: bool,
+    folds: bool,
 ) -> ToolFacts:
     """The agent's tools, and where prices decide how much stands before the conversation.
 
     That is counted from the declaration alone, so that it never changes.
     """
-    # only `C.auto()` asks what the head costs
-    if not priced or recall is None:
+    priced = priced and recall is not None
+    # only `C.auto()` and folds ask what the head costs
+    if not priced and not folds:
         return ToolFacts(own=own, recall=recall)
     texts = [*map(_wording_text, wording.sources), *_declared_texts(plan_tools)]
-    recall_texts = _declared_texts((recall,))
+    recall_texts = _declared_texts((recall,) if recall is not None else ())
     meter = dialect_named(target.dialect).meter(target.model)
     count, over = meter.counter.count, meter.overheads
     # the first tool costs something once, whichever it is
@@ -254,7 +256,7 @@ def _tool_facts(
     return ToolFacts(
         own=own,
         recall=recall,
-        priced=True,
+        priced=priced,
         recall_tokens=sum(map(count, recall_texts)) + over.tool + later,
         head=over.request + sum(map(count, texts)) + over.tool * len(plan_tools) + first,
     )
@@ -347,7 +349,15 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         facts=_model_facts(agent, target, cache),
         own=own,
         recall=recall,
-        tool_facts=_tool_facts(tools, own, recall, wording, target, priced=priced),
+        tool_facts=_tool_facts(
+            tools,
+            own,
+            recall,
+            wording,
+            target,
+            priced=priced,
+            folds=facts.folding is not None or policy.limit is not None or limit is not None,
+        ),
         config=generate,
         origins=origins,
         cache=cache,
@@ -424,6 +434,7 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         picks_tools=target.facts.picks_tools,
         calls_need_tools=dialect_named(target.dialect).traits.calls_need_tools,
         cleared=frozenset(agent.cleared),
+        binds=target.facts.binds,
     )
 
 

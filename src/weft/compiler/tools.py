@@ -105,6 +105,8 @@ class Held(NamedTuple):
     labels: tuple[str, ...] = ()
     file: str = ""
     position: int = -1
+    call: str = ""
+    """The id of the call whose arguments or result it is."""
 
 
 def standing_values(
@@ -170,15 +172,15 @@ def _values(event: Event) -> Iterator[Held]:
             if name == RECALL:
                 continue
             response: JsonObject = result.response or {}
-            yield Held(handle_of(response), response, branch, tool=name, labels=labels)
+            id = result.id or ""
+            yield Held(handle_of(response), response, branch, tool=name, labels=labels, call=id)
             for raw in result.parts or ():
                 yield from _media(msgspec.convert(raw, Part), branch, name, labels)
         elif part.text and not part.thought:
             yield Held(handle_of(part.text), part.text, branch, labels=labels)
         elif part.function_call is not None:  # others are told of it, in short where it is long
-            if part.function_call.args and part.function_call.name != RECALL:
-                args = part.function_call.args
-                yield Held(handle_of(args), args, branch, labels=labels)
+            args, id = part.function_call.args or {}, part.function_call.id or ""
+            yield Held(handle_of(args), args, branch, labels=labels, call=id)
         elif part.executable_code is not None or part.code_execution_result is not None:
             code, ran = part.executable_code, part.code_execution_result
             text = code.code if code is not None else ran.output if ran is not None else None

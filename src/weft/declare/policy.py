@@ -24,6 +24,7 @@ from weft.declare.policy_parts import (
     Extract,
     Fence,
     Fit,
+    Folding,
     Fresh,
     Keep,
     Label,
@@ -228,6 +229,18 @@ class Verbs(Generic[Changed]):
         """At most `tokens` tokens of these items, the best first, else the newest."""
         require_count("fit", "tokens", tokens)
         return self._then(Fit(tokens))
+
+    @explain_policy_calls
+    def fold(self, *, keep: int = 4) -> Changed:
+        """Steps that are over become one note, when reading them has cost what the note costs.
+
+        The note has the user's words, a line for each step and the names in its results; `recall`
+        gets any step back by its number. The newest `keep` steps, what is asked now, what waits for
+        a result and tier 1 stay as they are. A note is never written again, and the next one
+        follows it.
+        """
+        require_count("fold", "keep", keep)
+        return self._then(Folding(keep=keep))
 
     @explain_policy_calls
     def budget(
@@ -446,6 +459,7 @@ class Policy(Verbs["Policy"]):
     duplicates: bool = False
     protections: tuple[Protection, ...] = ()
     writings: tuple[Writing, ...] = ()
+    folding: Folding | None = None
 
     def keep_duplicates(self) -> "Policy":
         """A copy that lets a value arrive through the template and the conversation."""
@@ -457,6 +471,8 @@ class Policy(Verbs["Policy"]):
         match step:
             case Budget():
                 return replace(self, limit=step)
+            case Folding():
+                return replace(self, folding=step)
             case Redact() | Validate() | Label() | Fence():
                 return replace(self, protections=_once(self.protections, step))
             case Capture() | NoteDown() | Extract() | Distill():
@@ -504,6 +520,7 @@ class Policy(Verbs["Policy"]):
             self.duplicates or other.duplicates,
             protections,
             writings,
+            _keep_more(self.folding, other.folding),
         )
 
     @cached_property
@@ -514,6 +531,9 @@ class Policy(Verbs["Policy"]):
         kinds = {*map(type, selectors)}
         # what may hold under a condition is reckoned with
         inner = [one.policy.facts for one in selectors if isinstance(one, When)]
+        folding = self.folding or next((one.folding for one in inner if one.folding), None)
+        if folding is None and any(isinstance(one, Auto) and one.fold for one in selectors):
+            folding = Folding()
         return PolicyFacts(
             view=(
                 "nothing" if kinds == {Nothing}
@@ -528,10 +548,12 @@ class Policy(Verbs["Policy"]):
             or any(isinstance(step, Dedupe) for step in steps)
             or any(one.refers for one in inner),
             makes_handles=Auto in kinds
+            or folding is not None
             or (self.limit is not None and self.limit.overflow == "degrade")
             or any(_compacts(step) for step in steps)
             or any(one.makes_handles for one in inner),
             is_conditional=When in kinds,
+            folding=folding,
         )  # fmt: skip
 
     def resolved(
@@ -556,6 +578,8 @@ class Policy(Verbs["Policy"]):
         return replace(whole, stages=stages or (Stage(ThisTurn()),), limit=self.limit)
 
     def _words(self) -> "Iterator[str]":
+        if self.folding is not None:
+            yield str(self.folding)
         yield from map(str, self.protections)
         yield from map(str, self.writings)
         if self.duplicates:
@@ -602,6 +626,15 @@ class PolicyFacts(NamedTuple):
     """Whether something in view may stand as a handle that `recall` gets back."""
     is_conditional: bool
     """Whether a predicate decides about a part of it."""
+    folding: Folding | None
+    """How steps that are over become notes; None where they stay as they are."""
+
+
+def _keep_more(one: Folding | None, other: Folding | None) -> Folding | None:
+    """Of two ways to fold the one that keeps more, so that `a + b == b + a`."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda fold: fold.keep)
 
 
 def _shown_keys(selectors: Iterable[Selector]) -> tuple[str, ...]:

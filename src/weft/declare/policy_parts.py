@@ -94,13 +94,14 @@ class Nothing(PolicyWord, frozen=True):
 
 
 class Auto(PolicyWord, frozen=True):
-    """The whole log, reduced at birth, edited when that pays.
+    """The whole log, reduced at birth, and folded when that pays, unless `fold` is False.
 
     If `careful`, a result is shown whole once, and reduced when the next one arrives.
     """
 
     word: ClassVar[str] = "auto"
     careful: bool = False
+    fold: bool = True
 
 
 class UserWords(PolicyWord, frozen=True):
@@ -326,6 +327,13 @@ class Fresh(PolicyWord, frozen=True):
     stale: Stale = "drop"
 
 
+class Folding(PolicyWord, frozen=True):
+    """Steps that are over become one note, when that pays; the newest `keep` stay as they are."""
+
+    word: ClassVar[str] = "fold"
+    keep: int = 4
+
+
 class Redact(PolicyWord, frozen=True):
     """What detectors, patterns and field names find is replaced in all that is sent."""
 
@@ -419,7 +427,7 @@ Protection: TypeAlias = Redact | Validate | Label | Fence
 
 Writing: TypeAlias = Capture | NoteDown | Extract | Distill
 
-Transform: TypeAlias = Reduction | Protection | Writing
+Transform: TypeAlias = Reduction | Folding | Protection | Writing
 
 
 _MARKS = late_pattern(r"[\\()\[\]{}^$*+?|]")

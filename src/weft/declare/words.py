@@ -82,17 +82,19 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
         return _of(Nothing())
 
     @explain_policy_calls
-    def auto(self, *, careful: bool = False) -> Policy:
-        """The whole log, large things reduced when they arrive, edited once when that pays.
+    def auto(self, *, careful: bool = False, fold: bool = True) -> Policy:
+        """The whole log, large things reduced when they arrive, old steps folded when that pays.
 
         If `careful`, each result is shown whole once, and reduced when the next one arrives. That
-        hides nothing that is used at once, and costs more.
+        hides nothing that is used at once, and costs more. `fold=False` leaves old steps as they
+        are; `.fold(keep=8)` after it says how many of the newest are never folded.
         """
-        if not isinstance(cast("object", careful), bool):
-            raise DeclarationError(
-                f"careful={careful!r}", where="C.auto", hint="pass True or False"
-            )
-        return _of(Auto(careful=careful))
+        for name, value in (("careful", careful), ("fold", fold)):
+            if not isinstance(cast("object", value), bool):
+                raise DeclarationError(
+                    f"{name}={value!r}", where="C.auto", hint="pass True or False"
+                )
+        return _of(Auto(careful=careful, fold=fold))
 
     @explain_policy_calls
     def user(self, which: Which = "all") -> Policy:

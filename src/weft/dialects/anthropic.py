@@ -18,7 +18,7 @@ from weft.declare.provider_tools import (
     name_of_hosted,
 )
 from weft.dialects.base import Dialect, Exchange, SpelledTool, Traits, result_text, set_options
-from weft.dialects.caching import LETTERS, mark_end, mark_head
+from weft.dialects.caching import LETTERS, mark_end, mark_head, place_of_note
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
     ANYTHING_BUT,
@@ -363,7 +363,8 @@ class AnthropicDialect(Dialect):
         if not track.has_letters(least - read):
             return wire
         end = len(track.wires) + len(lasting) - 1
-        return mark_end(prompt, wire, self.traits.turns, lasting, end)
+        note = place_of_note(prompt, track, lasting)
+        return mark_end(prompt, wire, self.traits.turns, lasting, end, note)
 
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """Name, description and the schema of its input."""

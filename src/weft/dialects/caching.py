@@ -7,12 +7,14 @@ one request to the next.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from weft.diagnostics import Origin
 from weft.dialects.facts import Cache, facts_for
 from weft.dialects.measure import Meter
-from weft.dialects.track import Entry, Placed, Wire, letters
-from weft.ir import Prompt, Stability, TextBlock
+from weft.dialects.track import Entry, Placed, Track, Wire, letters
+from weft.ir import Block, Prompt, Stability, TextBlock
+from weft.ir.block import FOLDED
 from weft.values import Json, JsonObject, canonical, digest
 
 MARK = "cache_control"
@@ -109,13 +111,21 @@ def _split_system(
     placed[at : at + 1] = places
 
 
-def mark_end(prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end: int) -> Wire:
+def mark_end(
+    prompt: Prompt,
+    wire: Wire,
+    key: str,
+    lasting: Sequence[Entry],
+    end: int,
+    note: "PlaceOfNote | None" = None,
+) -> Wire:
     """Mark the end of the conversation: the last turn that the next request will have again.
 
-    `end` is where that turn stands. The provider looks back only a limited number of blocks for
-    what the request before kept. Where the last answer and its results have more, the end of that
-    request is marked too, so that it is found there. A request that is likely the last has that
-    mark alone: what is new in it is not worth the price of keeping it.
+    `end` is where that turn stands, and `note` the last note on folded steps: the next fold changes
+    what comes after it, so that is marked too. The provider looks back only a limited number of
+    blocks for what the request before kept. Where the last answer and its results have more, the
+    end of that request is marked too, so that it is found there. A request that is likely the last
+    has that mark alone: what is new in it is not worth the price of keeping it.
     """
     cache = facts_for(prompt.model).cache
     free = cache.breakpoints - marks_in(wire)
@@ -134,8 +144,54 @@ def mark_end(prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end
     fresh = sum(_parts(turn) for turn in turns[end - 1 : end + 1])
     # the provider looks back only a limited number of blocks for what it kept
     if free > 1 and fresh >= cache.lookback:
-        return _with_earlier_mark(wire, key, turns, end, mark)
-    return wire
+        free -= 1
+        wire = _with_earlier_mark(wire, key, turns, end, mark)
+    return _with_note_mark(wire, key, note, mark) if free > 1 and note is not None else wire
+
+
+class PlaceOfNote(NamedTuple):
+    """The turn in which the last note on folded steps stands, and its part there."""
+
+    turn: int
+    part: int
+
+
+def place_of_note(prompt: Prompt, track: Track, lasting: Sequence[Entry]) -> PlaceOfNote | None:
+    """Where the last note stands; None where there is none.
+
+    All before its end is the same in every later request, whatever is folded next.
+    """
+    note: Block | None = None
+    for index in range(prompt.items.length):
+        item = prompt.items[index]
+        folded = bool(item.blocks) and item.blocks[0].origin == FOLDED
+        note = item.blocks[0] if folded else note
+        # notes follow what the conversation begins with
+        if not folded and (note is not None or item.kind not in _OPENING or index > _MOST_OPENING):
+            break
+    if note is None:
+        return None
+    for turn, entry in enumerate((*track.final, *lasting)):
+        for pointer, block in entry.blocks:
+            if block is note:
+                return PlaceOfNote(turn, int(pointer.split("/")[2]))
+    return None
+
+
+_OPENING = ("user", "state", "system", "summary")
+"""The kinds of items that a conversation may begin with."""
+
+_MOST_OPENING = 16
+
+
+def _with_note_mark(wire: Wire, key: str, note: PlaceOfNote, mark: Wire) -> Wire:
+    """The request with a mark at the end of its last note."""
+    turns = wire[key]
+    assert isinstance(turns, list)
+    marked = _mark_last_part(turns[note.turn], note.part + 1, mark)
+    if marked is None:
+        return wire
+    return {**wire, key: [*turns[: note.turn], marked, *turns[note.turn + 1 :]]}
 
 
 def _with_earlier_mark(wire: Wire, key: str, turns: list[Json], end: int, mark: Wire) -> Wire:
@@ -211,9 +267,14 @@ def without_marks(turn: Json) -> Json:
     return {**turn, "content": [bare(part) for part in parts]}
 
 
+def is_marked(part: JsonObject) -> bool:
+    """Whether a part, or a tool, carries a mark."""
+    return any(mark in part for mark in MARKS)
+
+
 def bare(part: Json) -> Json:
     """A part, or a tool, without its mark."""
-    if not isinstance(part, dict) or not any(mark in part for mark in MARKS):
+    if not isinstance(part, dict) or not is_marked(part):
         return part
     return {key: value for key, value in part.items() if key not in MARKS}
 

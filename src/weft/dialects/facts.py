@@ -87,6 +87,8 @@ class Facts(NamedTuple):
     """How many tokens a request with its answer may have; 0 where this table does not say."""
     output_limit: int = 0
     cache: Cache = Cache()
+    binds: bool = False
+    """Whether it refuses a thought of its own if something before it has changed."""
     least_thought: int = 0
     """The fewest tokens of thinking that it can be told; 0 if it can be told not to think."""
 
@@ -121,6 +123,7 @@ _MODELS: tuple[tuple[str, Facts], ...] = (
     (r"gemma", Facts(_GEMINI, native_schema=False)),
     (r"claude-(instant|2|3)", Facts(_CLAUDE, native_schema=False)),
     (r"claude-(opus|sonnet)-4(-0)?(-2025\d+)?$", Facts(_CLAUDE, native_schema=False)),
+    (r"claude-[a-z]+-(5-[5-9]|[6-9])(\D|$)", Facts(_CLAUDE, sampling=False, binds=True)),
     (r"claude-[a-z]+-(4-[7-9]|[5-9])(\D|$)", Facts(_CLAUDE, sampling=False)),
     (r"claude-", Facts(_CLAUDE)),
     (r"gpt-(3|4$|4-)", Facts(CHAT, native_schema=False)),

@@ -12,7 +12,7 @@ import msgspec
 from weft.content import Content, Part, opaque_part
 from weft.declare.provider_tools import CodeExecution, FileSearch, HostedTool, WebSearch
 from weft.dialects.base import Dialect, SpelledTool, Traits, set_options
-from weft.dialects.caching import mark_item, name_prefix
+from weft.dialects.caching import mark_item, name_prefix, place_of_note
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
     IMAGES,
@@ -279,9 +279,14 @@ class OpenAIResponsesDialect(Dialect):
         return wire, tuple(placed)
 
     def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
-        """A mark before what is said once; else the provider's own mark stands at the end."""
+        """A mark after notes, and before what is said once; the provider's own is at the end."""
         last, cache = prompt.items.tip, facts_for(prompt.model).cache
-        if last is None or last.kind != "system" or not (cache.keyed and cache.breakpoints):
+        if last is None or not (cache.keyed and cache.breakpoints):
+            return wire
+        note = place_of_note(prompt, track, lasting)
+        if note is not None:
+            wire = mark_item(wire, self.traits.turns, note.turn)
+        if last.kind != "system":
             return wire
         return mark_item(wire, self.traits.turns, len(track.wires) + len(lasting) - 1)
 

@@ -227,6 +227,8 @@ SIGNATURE = late_pattern(
 
 _TOTAL = late_pattern(r"\((\d{1,7}) lines total\)|of (\d{1,7}) lines")
 
+_AROUND = late_pattern(r"\(\d{1,7} (?:more lines|lines (?:above|below|more|total))")
+
 
 class NumberedWindow(NamedTuple):
     """The lines of a text. Of those with a number, by place: the number, and the text after it."""
@@ -238,6 +240,12 @@ class NumberedWindow(NamedTuple):
     def between(self, first: int, last: int) -> list[int]:
         """The places of the lines with these numbers."""
         return [place for place, number in self.numbers.items() if first <= number <= last]
+
+
+def tells_around(window: NumberedWindow) -> bool:
+    """Whether a window says in its first or last lines how much of its file lies around it."""
+    ends = (*window.lines[:3], *window.lines[-6:])
+    return any(_AROUND.search(line[:400]) is not None for line in ends)
 
 
 @lru_cache(maxsize=32)

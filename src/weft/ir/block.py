@@ -281,6 +281,10 @@ RECALL = "recall"
 """The tool that gets back what a handle stands for; its own results are never reduced."""
 
 
+FOLDED = Origin("pass", "fold_steps")
+"""Where a note on folded steps comes from."""
+
+
 WantKind = Literal["summary", "relevance", "extract", "distill", "contradictions", "memory"]
 
 

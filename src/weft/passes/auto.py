@@ -14,7 +14,14 @@ import msgspec
 
 from weft.declare.policy_parts import Compact
 from weft.diagnostics import Origin
-from weft.digest.asked import CallQuery, read_query, shows_all, window_of
+from weft.digest.asked import (
+    CallQuery,
+    NumberedWindow,
+    read_query,
+    shows_all,
+    tells_around,
+    window_of,
+)
 from weft.digest.lines import names_in
 from weft.digest.repeats import (
     LEAST,
@@ -97,6 +104,9 @@ _SAMPLE_TOKENS = 121
 _MOST_SPREAD = 2.0
 """How many times larger the limits get at most."""
 
+SHORT_VALUE = 400
+"""In letters. Records with longer values hold texts, which are sent whole when they are new."""
+
 REMEMBERED = 2
 """How many of the agent's turns before a call say what it looks for."""
 
@@ -145,7 +155,7 @@ class _Words(msgspec.Struct):
             if isinstance(call, CallBlock) and not self.fields.issuperset(call.args):
                 self.fields = self.fields | {name.lower() for name in call.args}
 
-    def asked_by(self, block: ResultBlock, item: Item) -> CallQuery:
+    def read_query(self, block: ResultBlock, item: Item) -> CallQuery:
         """What the call of a result asked for, with what was said before it."""
         calls = (one for one in item.blocks if isinstance(one, CallBlock))
         call = next((one for one in calls if one.id == block.call_id), None)
@@ -398,7 +408,10 @@ def _reduce_result(
             over = max(limits.over, most) if lenient else limits.over
             limits = limits._replace(over=over, to=max(limits.to, most))
         asking = partial(_asked_by, view, block, item, folded)
-        short = short_result(folded, item, env, limits, asking=asking, whole=whole)
+        short = None
+        # what was seen whole once, and what its tool asks for, may be said in short in any form
+        if view.seen or ordered or _is_sure(folded, window):
+            short = short_result(folded, item, env, limits, asking=asking, whole=whole)
         block = folded
         if short is not None:
             new, before, after = short
@@ -408,6 +421,38 @@ def _reduce_result(
         return block
     view.wholes[block.origin] = whole
     return _placed(block, whole)
+
+
+def _is_sure(block: ResultBlock, window: NumberedWindow | None) -> bool:
+    """Whether a digest of a new result keeps what the next step needs, by the shape of the result.
+
+    It does of records with short values, and of a window that says what lies around it. Of a whole
+    file, a log, a list of paths or a page it hid a quarter of what today's agents used next: these
+    are sent whole, and folded when their rent is due.
+    """
+    if window is not None:
+        return tells_around(window)
+    text = sole_text(block.response)
+    if not text:
+        return not _has_long_text(block.response)
+    if text[:1] not in ("[", "{"):
+        return False
+    try:
+        return not _has_long_text(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _has_long_text(value: Json) -> bool:
+    """Whether a value holds a text that would be shortened itself, such as what a command said."""
+    waiting: list[Json] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str) and len(one) > SHORT_VALUE:
+            return True
+        if isinstance(one, dict | list):
+            waiting += one.values() if isinstance(one, dict) else one
+    return False
 
 
 def _limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
@@ -428,7 +473,7 @@ def _spread(count: Callable[[str], int]) -> float:
 
 def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultBlock) -> CallQuery:
     """What a result was asked for. What a window ends with by reference counts as seen."""
-    asked = view.words.asked_by(block, item)
+    asked = view.words.read_query(block, item)
     text = sole_text(folded.response)
     if window_of(text) is None:
         return asked

@@ -78,6 +78,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its provider refuses calls in the conversation of a request without tools."""
     cleared: frozenset[str] = frozenset()
     """The labels that it may see."""
+    binds: bool = False
+    """Whether it refuses a thought of its own if something before it has changed."""
 
 
 class TokenFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ import msgspec
 from weft.declare.policy_parts import Fence
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, Span, Stability, TextBlock
+from weft.ir.block import FOLDED
 from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.passes.rewrite import PassFold, fold_items
@@ -124,6 +125,10 @@ class _Fencing:
             head = f"{name}: " if block.text.startswith(f"{name}: ") else f"{name} "
             head = head if block.text.startswith(head) else ""
             return self._text(block, head, item.author)
+        if block.origin == FOLDED and "results" in self._what:
+            # the first line is ours; what follows was said by tools and others
+            opening, end, _ = block.text.partition("\n")
+            return self._text(block, opening + end, "folded steps")
         source = self._source(block.origin)
         if item.kind != "state" or not source:
             return block

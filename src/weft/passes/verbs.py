@@ -18,6 +18,7 @@ from weft.declare.policy_parts import (
     Extract,
     Fence,
     Fit,
+    Folding,
     Fresh,
     FromAgents,
     Label,
@@ -67,6 +68,7 @@ ORDER = (
     "tell",  # other agents by name, and the user's turn first
     "redact last",
     # On the request. Only its edges change, or it is said what a change costs.
+    "fold",  # steps that are over become notes: first, so that nothing that changes later decides
     "past",  # verbs that wait until a turn is over
     "views",  # verbs that look at the whole conversation; several are united
     "restore",  # what refers to something that has gone
@@ -82,13 +84,21 @@ ORDER = (
 )
 """Where passes run, in this order. `passes_of` says which stand where."""
 
-FIRST_ON_REQUEST = ORDER.index("past")
+FIRST_ON_REQUEST = ORDER.index("fold")
 
 
 @cache
 def _load(chapter: str, name: str) -> Callable[..., object]:
     """A pass by its chapter and its name."""
     return cast("Callable[..., object]", vars(import_module(f"weft.passes.{chapter}"))[name])
+
+
+def _has_budget(env: Env) -> bool:
+    return env.policy.limit is not None or env.tokens.budget is not None
+
+
+def _needs_fold_to_fit(env: Env) -> bool:
+    return cast("Callable[[Env], bool]", _load("fold", "needs_fold_to_fit"))(env)
 
 
 def _late(chapter: str, name: str, is_needed: Callable[[Prompt, Env], bool]) -> Pass:
@@ -114,7 +124,11 @@ _bound_results = _late(
 _fit_budget = _late(
     "budget",
     "fit_budget",
-    lambda _, env: env.policy.limit is not None or env.tokens.budget is not None,
+    lambda _, env: _has_budget(env),
+)
+
+_fold_to_fit = _late(
+    "fold", "fold_to_fit", lambda _, env: _has_budget(env) and _needs_fold_to_fit(env)
 )
 
 _prune_tools = _late("tools", "prune_tools", lambda _, env: not env.model.picks_tools)
@@ -149,7 +163,7 @@ _UNTOLD: tuple[Pass, ...] = (*_SEE, _bound_results)
 
 _FIT: tuple[Pass, ...] = (_fit_budget, _declare_tools)
 
-ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, *_FIT, append_changes)
+ON_REQUEST: tuple[Pass, ...] = (_fold_to_fit, *_CHOOSE, *_EDGES, *_FIT, append_changes)
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -172,13 +186,14 @@ _REDUCES = Nature("rewrites", "item", spares=True)
 _PROTECTS = Nature("rewrites", "fold")
 _ASKS = Nature("reports", "whole")
 
-VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writing], Verb] = {
+VERBS: Mapping[
+    type[Selector] | type[Reduction] | type[Folding] | type[Protection] | type[Writing], Verb
+] = {
     # which items are in view
     Everything: Verb(_SELECTS),
     ThisTurn: Verb(_SELECTS, "select", at_birth="select_turn"),
     Nothing: Verb(_SELECTS, "select", at_birth="select_turn"),
-    # and `reduce_results` at birth
-    Auto: Verb(Nature("rewrites", "fold", spares=True), "stale", request="plan_edit"),
+    Auto: Verb(Nature("rewrites", "fold", spares=True), "auto", at_birth="reduce_results"),
     UserWords: Verb(Nature("drops", "fold"), "select", at_birth="select_user"),
     Window: Verb(Nature("drops", "suffix"), "select", at_birth="select_window"),
     FromAgents: Verb(_SELECTS, "select", at_birth="select_items"),
@@ -199,6 +214,8 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
     Summarize: Verb(Nature("replaces", "whole"), "summaries", at_birth="summarize_items"),
     Fit: Verb(Nature("drops", "suffix", spares=True), "fit", at_birth="fit_items"),
     Fresh: Verb(_REDUCES, "stale", at_birth="mark_stale"),
+    # all of them together
+    Folding: Verb(Nature("replaces", "fold"), "fold", request="fold_steps"),
     # what the model may see of them
     Label: Verb(_PROTECTS, "labels", request="withhold_labelled"),
     Redact: Verb(_PROTECTS, "redact", request="redact_values"),
@@ -258,7 +275,8 @@ def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Pass
         places["tell late"] = _TELL
         return _in_order(places)
     places["tell"], places["views"] = _TELL, views
-    if views or at_birth:  # what is said in short is said of what may be seen
+    # what is said in short is said of what may be seen
+    if views or at_birth or policy.facts.folding is not None:
         places["redact first"] = _redact(policy.protections)
         return _in_order(places)
     places["redact last"] = _redact(policy.protections)
@@ -277,6 +295,7 @@ def _places_of_all(policy: Policy) -> dict[str, tuple[Pass | Views, ...]]:
         "see": _SEE,
         "withhold": withhold,
         "bound": (_bound_results,),
+        "fold": _fold(policy),
         "restore": _restore(policy),
         "write": _write(policy.writings),
         "choose": _CHOOSE,
@@ -357,16 +376,28 @@ def _past(step: Reduction) -> tuple[Pass, ...]:
     return _pass(verb.chapter, verb.past, step)
 
 
-def _on_request(step: Selector | Protection | Writing) -> tuple[Pass, ...]:
+def _fold(policy: Policy) -> tuple[Pass, ...]:
+    """What folds steps that are over; a note is made of what may be seen, and of nothing else.
+
+    Labels and other views make redaction wait. It is done before a fold all the same: a value that
+    a note cuts in two would not be found in it any more.
+    """
+    folding = policy.facts.folding
+    if folding is None and policy.limit is None:
+        return (_fold_to_fit,)
+    folds = _on_request(folding) if folding is not None else (_fold_to_fit,)
+    redacts = [one for one in policy.protections if isinstance(one, Redact)]
+    guards = _withhold(policy.protections) if redacts else ()
+    return (*guards, *(each for one in redacts for each in _on_request(one)), *folds)
+
+
+def _on_request(step: Selector | Folding | Protection | Writing) -> tuple[Pass, ...]:
     """What a verb does once the whole request is there."""
     verb = VERBS[type(step)]
     if isinstance(step, Auto):
-        plan = (cast("Pass", _load(verb.chapter, verb.request)),)
-        if not step.careful:
-            return plan
         from weft.passes.auto import AUTO, reduce_seen
 
-        return (partial(reduce_seen, options=AUTO), *plan)
+        return (partial(reduce_seen, options=AUTO),) if step.careful else ()
     return _pass(verb.chapter, verb.request, step)
 
 

@@ -20,9 +20,10 @@ import msgspec
 from weft.compiler.compiled import Compilation
 from weft.content import Part
 from weft.digest.asked import NumberedWindow, read_query, window_of
+from weft.digest.names import SHORTEST, telling_names
 from weft.digest.repeats import undo_tables
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
-from weft.ir.block import RECALL
+from weft.ir.block import FOLDED, RECALL
 from weft.session import Event
 from weft.values import Json, compact, handle_of, only_text
 
@@ -111,25 +112,11 @@ class _HeardTexts:
         return any(text.has(one) for text in self._texts[: self._older])
 
 
-SHORTEST = 6
-"""Minimum letters of a string, so that it is not found by chance inside other words."""
-
-_STRING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@\-]*[A-Za-z0-9_]")
-
-_TELLING = re.compile(r"[0-9_./@]|[a-z][A-Z]")
-"""What tells a name, a path or a number from a plain word."""
-
 _EDITS = re.compile(r"\s*(?:\w*edit|replace|change)\w*\b", re.IGNORECASE)
 """How a command begins that changes the lines it names."""
 
 _QUOTES = ("old_str", "old_string", "old_text")
 """The arguments that quote the lines to be replaced."""
-
-
-def strings_in(text: str) -> list[str]:
-    """The strings of a text that look like a name, a path or a number, each once."""
-    strings = dict.fromkeys(_STRING.findall(text))
-    return [one for one in strings if len(one) >= SHORTEST and _TELLING.search(one)]
 
 
 _GROUPED = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})+(?![\d,])")
@@ -153,7 +140,7 @@ def short_values_in(text: str) -> list[str]:
 
 def evidence_in(text: str) -> list[str]:
     """The strings and the short values of a text."""
-    return [*strings_in(text), *short_values_in(text)]
+    return [*telling_names(text), *short_values_in(text)]
 
 
 def is_short(one: str) -> bool:
@@ -294,15 +281,23 @@ class KeptEvidence:
             len(events),
         )
         """Where the agent's first word is: what lies before it is the task."""
+        self.steps: dict[int, list[str]] = {}
+        """By the place of a step in the log: the handles of what was said and returned in it."""
         self._texts: dict[str, SearchedText] = {}
+        calls: dict[str, int] = {}
         for index, event in enumerate(events):
             for at, part in enumerate((event.content.parts if event.content else None) or ()):
-                result = part.function_response
+                call, result = part.function_call, part.function_response
+                if call is not None and call.id:
+                    calls[call.id] = index
+                    self.steps.setdefault(index, [])
                 value: Json = part.text
                 if result is not None:
                     value = result.response or {}
                 if value:
                     handle = handle_of(value)
+                    step = calls.get(result.id or "", index) if result is not None else index
+                    self.steps.setdefault(step, []).append(handle)
                     self.values[handle] = value
                     if result is not None or event.author == "user":
                         self.heard.setdefault(handle, index)
@@ -341,6 +336,10 @@ def rebuild_texts(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
     reader = _AnswerReader(prompt, records)
     reduced, lost = 0, list[str]()
     for item in prompt.items:
+        for step in _folded_steps(item):
+            reduced += 1
+            if not reader.recalls or step not in records.steps:
+                lost.append(f"#{step}")
         for block in item.blocks:
             place = (block.origin.name, block.origin.part)
             whole = records.places.get(place) if block.origin.kind == "event" else None
@@ -369,7 +368,7 @@ class View:
         """The handles that can be asked for."""
         # without the tool the value of a handle cannot be read
         if any(tool.name == RECALL for tool in prompt.tools):
-            named = dict.fromkeys(one for item in items for one in texts.handles(item))
+            named = dict.fromkeys(one for item in items for one in texts.handles(item, records))
             self.behind = tuple(one for one in named if one in records.values)
 
     def has(self, string: str) -> bool:
@@ -428,6 +427,14 @@ _SAME = re.compile(
 _DROPPED = "[dropped: "
 
 
+def _folded_steps(item: Item) -> list[int]:
+    """The steps that a note names, by their places in the log."""
+    if item.kind != "summary" or not item.blocks or item.blocks[0].origin != FOLDED:
+        return []
+    text = _sent_text(item.blocks[0])
+    return [int(one) for one in re.findall(r"^#(\d+) ", text, re.MULTILINE)]
+
+
 class Texts:
     """What items say, each worked out once."""
 
@@ -451,8 +458,8 @@ class Texts:
             cached = self._born[id(item)] = (item, tuple(texts))
         return cached[1]
 
-    def handles(self, item: Item) -> tuple[str, ...]:
-        """The handles that stand in an item."""
+    def handles(self, item: Item, records: KeptEvidence) -> tuple[str, ...]:
+        """The handles that stand in an item, those of folded steps with them."""
         cached = self._handles.get(id(item))
         if cached is None or cached[0] is not item:
             texts = [
@@ -460,8 +467,9 @@ class Texts:
                 for block in item.blocks
                 if isinstance(block, ResultBlock | TextBlock)
             ]
-            named = tuple(one for text in texts for one in _HANDLE.findall(text))
-            cached = self._handles[id(item)] = (item, named)
+            named = [one for text in texts for one in _HANDLE.findall(text)]
+            named += [one for step in _folded_steps(item) for one in records.steps.get(step, ())]
+            cached = self._handles[id(item)] = (item, tuple(named))
         return cached[1]
 
 
@@ -470,7 +478,7 @@ class _AnswerReader:
 
     def __init__(self, prompt: Prompt, records: KeptEvidence) -> None:
         self._records = records
-        self._recalls = any(tool.name == RECALL for tool in prompt.tools)
+        self.recalls = any(tool.name == RECALL for tool in prompt.tools)
         self._results: list[ResultBlock] = []
         self._blocks: list[ResultBlock | TextBlock] = []
         for item in prompt.items:
@@ -488,7 +496,7 @@ class _AnswerReader:
         if any(one is None for one in lines):
             return False  # it refers to what is not there
         own = handle_of(whole)
-        if self._recalls and own in _HANDLE.findall(_spelled_all(block)):
+        if self.recalls and own in _HANDLE.findall(_spelled_all(block)):
             return True
         joined = "\n".join(one for one in lines if one is not None)
         return _same(joined, spell_value(whole))
@@ -504,7 +512,7 @@ class _AnswerReader:
         if (match := _END.fullmatch(line)) is not None:
             return self._end_of(self._above(block, int(match[2] or 1)), int(match[1]))
         if (match := _LEFT.fullmatch(line)) is not None:
-            if not self._recalls:
+            if not self.recalls:
                 return None
             return self._behind(match[3], int(match[1] or 1), int(match[2] or 0))
         if (match := _SAME.fullmatch(line)) is not None:

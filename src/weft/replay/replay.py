@@ -36,7 +36,6 @@ from weft.replay.evidence import (
     part_text,
     rebuild_texts,
 )
-from weft.replay.evidence import strings_in as strings_in
 from weft.replay.evidence import uses_of as uses_of
 from weft.replay.steps import compile_before, is_answer, rebuilding, speaker_of, under_policy
 from weft.session import Event, Session

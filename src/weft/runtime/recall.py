@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from weft.compiler.tools import Held, is_seen, is_withheld, policy_of, standing_values, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent
@@ -36,7 +38,13 @@ _NEAR = 0.5
 _PIECE = 1_000
 """Longer lines are taken apart."""
 
-_HANDLES = re.compile(r"\b[0-9a-f]{12}\b")
+_NARROW = 800
+"""How many tokens a query gets at most: the lines around what was asked for, not all that fit."""
+
+_HANDLES = re.compile(r"\b[0-9a-f]{12}\b|#\d{1,9}\b")
+"""A handle is a hash, or the number of a folded step."""
+
+_STEP = re.compile(r"(?:step\s*)?#?\s*(\d{1,9})", re.IGNORECASE)
 
 _SPAN = re.compile(r"\s*(\d{1,9})\s*(?:(?:-|to|\.\.|:|,)\s*(\d{1,9}))?\s*")
 """Lines as they are asked for: one, or the first and the last."""
@@ -53,8 +61,9 @@ async def answer_recall(
 def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:
     """What a handle stands for: all of it, page by page, some lines, a field, or what fits a query.
 
-    Several handles, in a list or in one text, share what one call gets. A wrong handle gets those
-    there are. One of another session is wrong in this one.
+    A step that was folded goes by its number, as "#12". Several handles, in a list or in one text,
+    share what one call gets. A wrong handle gets those there are. One of another session is wrong
+    in this one.
     """
     args = call.args or {}
     handle, query, page = args.get("handle"), args.get("query"), args.get("page", 1)
@@ -106,10 +115,60 @@ def _names(handle: Json) -> list[str]:
 
 def _answer(known: Sequence[Held], call: FunctionCall, name: str, wish: _Wish) -> Outcome:
     """What one handle stands for, or as much of it as is asked for."""
+    number = _STEP.fullmatch(name)
+    if number is not None:
+        return _answer_step(known, call, int(number[1]), wish)
     # the newest of several equal ones
     match = next((one for one in reversed(known) if one.handle == name), None)
     if match is None:
         return _refuse(call, f"there is no handle {name!r} in this session", known)
+    return _answer_value(call, match, name, wish)
+
+
+def _answer_step(known: Sequence[Held], call: FunctionCall, number: int, wish: _Wish) -> Outcome:
+    """What was said, called and returned in a step that a note names by its number.
+
+    Lines and fields are those of its result, as far as it has only one.
+    """
+    own = [one for one in known if one.position == number and not one.key]
+    calls = {one.call for one in own if one.call and not one.tool}
+    # a provider without ids returns results right after their calls
+    results = [
+        one
+        for one in known
+        if one.tool and (one.call in calls or (not one.call and one.position == number + 1))
+    ]
+    media = [one.media for one in (*own, *results) if one.media is not None]
+    texts = [one for one in (*own, *results) if one.media is None]
+    name = f"#{number}"
+    if not texts and not media:
+        steps = sorted({one.position for one in known if one.position >= 0})
+        there = f"steps #{steps[0]} to #{steps[-1]} may be asked for" if steps else "there are none"
+        return Outcome(call, {"error": f"there is no step {name} to get back; {there}"})
+    step = Held(name, "\n\n".join(map(_spell_held, texts)), "", position=number)
+    returned = [one for one in results if one.media is None]
+    if len(returned) == 1 and (wish.span is not None or wish.field):
+        step = returned[0]._replace(handle=name)
+    outcome = _answer_value(call, step, name, wish)
+    parts = (*outcome.parts, *media)
+    return msgspec.structs.replace(outcome, parts=parts) if media else outcome
+
+
+def _spell_held(one: Held) -> str:
+    """A value of a step as text: what was said, the arguments of a call, or its result."""
+    if one.tool:
+        return f"{one.tool} returned:\n{_text(one.value)}"
+    if not one.call or not isinstance(one.value, dict):
+        return _text(one.value)
+    arguments = (
+        f"{name}: {value if isinstance(value, str) else compact(value)}"
+        for name, value in one.value.items()
+    )
+    return "\n".join(("called with:", *arguments))
+
+
+def _answer_value(call: FunctionCall, match: Held, name: str, wish: _Wish) -> Outcome:
+    """What one value says, or as much of it as is asked for."""
     if match.media is not None:
         return Outcome(call, {"result": f"what {name} stands for"}, parts=(match.media,))
     count, limit = counter_for("").count, wish.limit
@@ -121,7 +180,9 @@ def _answer(known: Sequence[Held], call: FunctionCall, name: str, wish: _Wish) -
     if wish.span is not None:
         return Outcome(call, _read_lines(match, wish.span, limit=limit, count=count))
     if wish.query:
-        return Outcome(call, _fitting(match.value, wish.query, limit=limit, count=count))
+        return Outcome(
+            call, _fitting(match.value, wish.query, limit=min(limit, _NARROW), count=count)
+        )
     whole = _whole(match.value, limit=limit, count=count)
     if whole is not None and wish.page == 1:
         return Outcome(call, whole)

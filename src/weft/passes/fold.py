@@ -1,0 +1,622 @@
+"""Fold steps that are over into notes, when reading them has cost as much as the note does.
+
+What was sent is read again in every request, for a share of its price. A step that nobody needs any
+more still pays that rent. When the rent of such steps has reached what it costs to replace them,
+they become one note, which stands before everything that stays: so a note is written once, the next
+one follows it, and what the provider has cached up to the last note holds.
+
+All is worked out from the items and the prices alone, request by request, in the order in which
+they were made. So a fold that was made once is found again in every later request, at its place.
+"""
+
+import math
+from bisect import bisect_left
+from collections import ChainMap
+from collections.abc import MutableMapping, Sequence
+from copy import copy
+from typing import NamedTuple
+
+import msgspec
+
+from weft.declare.policy_parts import Folding, Redact
+from weft.digest.asked import window_of
+from weft.digest.names import telling_names
+from weft.ir import (
+    Block,
+    CallBlock,
+    Item,
+    Note,
+    OpaqueBlock,
+    Prompt,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+)
+from weft.ir.block import FOLDED, RECALL
+from weft.late import late_pattern
+from weft.passes.env import Env, is_spoken
+from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall, offer_recall
+from weft.passes.notes import merge_notes, result_texts, said_texts, write_note
+from weft.passes.rewrite import settled_since
+from weft.session.strand import Strand
+from weft.values import compact
+
+_STEP = FOLDED.name
+
+SOON, LATE = 0.02, 0.35
+"""A step is over when the rent since its last use is this share of what a recall of it costs.
+
+`LATE` is for files that were read: they are edited long after that. Both were set on recorded runs
+of today's coding agents.
+"""
+
+LEAST = 300
+"""How many tokens a fold must take out at least."""
+
+DEARER = 1.06
+"""No fold makes all requests so far this many times dearer than plain history had been."""
+
+FULL = 0.8
+"""A request that fills more than this share of the model's window is folded at any cost."""
+
+LONG = 100_000
+"""In tokens. Shorter requests need no look at the window: every model of today takes this many."""
+
+LEAST_BUDGET = 16_000
+"""Below this budget in tokens a note takes too much of it, so that steps are dropped instead."""
+
+_NEARLY = 0.9
+"""A fold is due at this share of a budget: sizes are estimates, and the budget itself is a law."""
+
+_READS = late_pattern(r"(?:^|[;&]\s*|\")(?:cat|nl|head|tail|sed\s+-n)\s(?![^|;&]*<<)")
+"""A command that shows a file, and not what another one said or what it is to write."""
+
+_STAYS = ("state", "system", "summary", "hidden")
+"""Kinds of items that are not steps."""
+
+
+def fold_steps(prompt: Prompt, env: Env, options: Folding) -> Prompt:
+    """Replace steps that are over by a note, when the rent for reading them has paid for it.
+
+    The note has a line for each step and the names in its results (`notes.py`); `recall` gets a
+    step back by its number. The head of the conversation, what the user asks now, the newest
+    steps, what waits for a result, tier 1 and what carries a label stay as they are.
+
+    Before:  user "go" | call read(a) -> 2,000 tokens | ... | call read(z) -> 2,000 tokens
+    After:   user "go" | user "[Folded steps: ...] #1 read a -> ..." | call read(z) -> 2,000 tokens
+    """
+    return _fold(prompt, env, _Prices.of(env), options.keep)
+
+
+def fold_to_fit(prompt: Prompt, env: Env) -> Prompt:
+    """Fold steps that are over when a request nearly exceeds its budget, and only then.
+
+    All of them go at once, so that many requests fit before the next one. What still does not fit
+    is the business of `fit_budget`.
+
+    Before:  user "go" | call read(a) -> 2,000 tokens | ... | call read(z) -> 2,000 tokens
+    After:   user "go" | user "[Folded steps: ...] #1 read a -> ..." | call read(z) -> 2,000 tokens
+    """
+    budget = env.tokens.budget
+    keep = max(Folding().keep, budget.keep_recent or 0) if budget is not None else Folding().keep
+    return _fold(prompt, env, _Prices.of(env)._replace(pays=False), keep)
+
+
+def needs_fold_to_fit(env: Env) -> bool:
+    """Whether a request has a budget that notes may help to keep, and nothing else folds it.
+
+    Where values are to be replaced late, a note might cut one in two.
+    """
+    limit, budget = env.policy.limit, env.tokens.budget
+    if env.policy.facts.folding is not None:
+        return False
+    if limit is not None and limit.overflow == "degrade" and limit.tokens >= LEAST_BUDGET:
+        return True
+    redacts = any(isinstance(one, Redact) for one in env.policy.protections)
+    return limit is None and budget is not None and budget.tokens >= LEAST_BUDGET and not redacts
+
+
+def _fold(prompt: Prompt, env: Env, prices: "_Prices", keep: int) -> Prompt:
+    """The prompt with notes, and with `recall`, which gets back what they stand for."""
+    items = prompt.items
+    # without the tool a step could not be got back
+    recalls = env.tools.recall is not None or any(tool.name == RECALL for tool in prompt.tools)
+    if items.length <= keep or not recalls:
+        return prompt
+    prices = prices._replace(limit=_limit_of(prompt, env))
+    with items.lock:
+        folds = _folds_of(items, env, prices, keep, spare=-1)
+        if folds.newest_spoken >= env.turn:
+            # a turn that goes on after another one began: what it was asked stays in view
+            folds = _folds_of(items, env, prices, keep, spare=env.turn)
+        if folds.sent is None:
+            return prompt
+        after = prompt.with_strand(folds.sent.with_tail(folds.tail), folds.reasons)
+    return offer_recall(after, env)
+
+
+def _limit_of(prompt: Prompt, env: Env) -> int:
+    """The tokens from which on a budget makes a fold due; 0 where there is none."""
+    limit, budget = env.policy.limit, env.tokens.budget
+    budgets = [one for one in (limit, budget) if one is not None and one.tokens >= LEAST_BUDGET]
+    if not budgets or env.tokens.measure is None:
+        return 0
+    from weft.passes.budget import room_for
+
+    return int(_NEARLY * min(room_for(prompt, env, one).counted for one in budgets))
+
+
+def _folds_of(
+    items: Strand[Item], env: Env, prices: "_Prices", keep: int, *, spare: int
+) -> "_Folds":
+    """What the requests so far folded, and this one."""
+    known = items.memo[_KnownFolds, env.agent, env.model.dialect, env.model.name].by_key
+    key = (keep, prices, spare)
+    folds = known.get(key)
+    if folds is None:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        folds = known[key] = _Folds(prices, keep, spare)
+    elif folds.read > items.settled:  # an older snapshot is worked out by itself
+        folds = _Folds(prices, keep, spare)
+    if folds.read < items.settled:
+        try:
+            folds.take(items, settled_since(items, folds.read), env)
+        except BaseException:
+            known.pop(key, None)  # it may be half way
+            raise
+    if items.tail:
+        folds = folds.over()
+        folds.take(items, items.tail, env)
+    plan = folds.plan(env)
+    if isinstance(plan, _Fold):
+        folds = folds if items.tail else folds.over()
+        folds.apply(plan, items)
+    return folds
+
+
+class _Prices(NamedTuple):
+    """What decides about a fold: shares of a fresh token's price, and the provider's rules."""
+
+    read: float
+    write: float
+    minimum: int
+    lifetime: float
+    head: int
+    """The tokens before the conversation."""
+    recall: int
+    """The tokens of the declaration of `recall`, where it waits for the first handle."""
+    limit: int = 0
+    """The tokens from which on a fold is due at any cost; 0 for none."""
+    pays: bool = True
+    """Whether a fold is due when it pays."""
+    binds: bool = False
+    """Whether the model refuses a thought of its own if something before it has changed."""
+
+    @staticmethod
+    def of(env: Env) -> "_Prices":
+        """The prices of the model that is asked."""
+        model, tools = env.model, env.tools
+        late = tools.recall_tokens if tools.recall is not None else 0
+        # a provider that keeps nothing reads every token at its full price
+        if model.minimum >= LONG:
+            return _Prices(1.0, 1.0, 0, 0.0, tools.head, late, binds=model.binds)
+        return _Prices(
+            model.read,
+            model.write,
+            model.minimum,
+            model.lifetime,
+            tools.head,
+            late,
+            binds=model.binds,
+        )
+
+
+class _Step(NamedTuple):
+    """An item in view that may be folded one day.
+
+    `place` is its index among the items. `share` is the share of a recall's cost that its rent must
+    reach before it is over; infinite where it stays.
+    """
+
+    place: int
+    item: Item
+    tokens: int
+    share: float
+
+
+class _Fold(NamedTuple):
+    """A fold: which steps go, the note, the names in it, and why, in fresh tokens."""
+
+    gone: frozenset[int]
+    note: Item
+    tokens: int
+    names: set[str]
+    reason: str
+    declared: bool
+    """Whether `recall` was declared before it, so that what stands before it is read again."""
+    merges: bool
+    """Whether the note stands for those before it too."""
+
+
+class _Bill:
+    """What requests have cost so far, and how much of the last one the provider has cached."""
+
+    def __init__(self, prices: _Prices) -> None:
+        self._prices = prices
+        self.cost = 0.0
+        self.cached = 0
+
+    def after(self, tokens: int, cached: int | None = None) -> float:
+        """What all of them cost with one more; `cached` is what the provider has of it."""
+        prices, cached = self._prices, self.cached if cached is None else cached
+        if tokens < prices.minimum:
+            return self.cost + tokens
+        cached = cached if cached >= prices.minimum else 0
+        return self.cost + prices.read * cached + prices.write * (tokens - cached)
+
+    def pay(self, tokens: int) -> None:
+        """One more request."""
+        self.cost, self.cached = self.after(tokens), tokens
+
+
+class _Folds:
+    """What the requests of an agent folded, as far as items were read."""
+
+    def __init__(self, prices: _Prices, keep: int, spare: int) -> None:
+        self._prices = prices
+        self._keep = keep
+        self._spare = spare
+        """The log position from which on nothing that the user said is folded; -1 for none."""
+        self.read = 0
+        self.sent: Strand[Item] | None = None
+        """The settled items as they are sent; None as long as nothing was folded."""
+        self.tail: list[Item] = []
+        """What follows them and may still change."""
+        self.reasons: Strand[Note] = Strand()
+        self.newest_spoken = -1
+        """The highest log position of the user's words in a note."""
+        self._requests = 0
+        self._front: list[Item] = []
+        """The items that the conversation begins with, and the notes."""
+        self._before = prices.head
+        """The tokens of all that stands before the first step."""
+        self._opening = -1
+        """The tokens of the items before the agent's first word; -1 until then."""
+        self._steps: list[_Step] = []
+        self._used: dict[int, int] = {}
+        """By the index of a step in view: the request after which it was used last."""
+        self._holders: MutableMapping[str, int] = {}
+        """The newest item that told the agent a name."""
+        self._task: set[str] = set()
+        self._known: set[str] = set()
+        """The names that stand in what it begins with, and those in the notes too."""
+        self._opened = self._note_tokens = 0
+        """How many items it begins with, and the tokens of the notes after them."""
+        self._tokens = 0
+        """The tokens of the steps in view."""
+        self._all = prices.head
+        """The tokens of plain history."""
+        self._moment = 0
+        """The same, each times the request after which the step was used last."""
+        self._turn, self._invocation = 0, ""
+        """The index at which the current turn begins, and its invocation."""
+        self._thought = -1
+        """The index of the newest item with a signed thought."""
+        self._due = 0
+        """The request before which no fold can be due."""
+        self._plain = _Bill(prices)
+        """What plain history had cost, and what the requests did."""
+        self._paid = _Bill(prices)
+        self._hides = False
+        """Whether a handle stands in view, so that `recall` is declared."""
+        self._answered = self._latest = 0.0
+        """When the agent spoke last, and when anything was said, where a cache expires."""
+
+    def over(self) -> "_Folds":
+        """A passing copy, for items that may still change, and for a fold of this request."""
+        folds = copy(self)
+        folds._steps, folds._used = self._steps[:], dict(self._used)
+        folds._front, folds._holders = self._front[:], ChainMap({}, self._holders)
+        folds._plain, folds._paid, folds.tail = copy(self._plain), copy(self._paid), self.tail[:]
+        return folds
+
+    # --- what was said and done
+
+    def take(self, items: Strand[Item], fresh: Sequence[Item], env: Env) -> None:
+        """Read more items; the request that led to an answer of the agent's may fold."""
+        expires = self._prices.lifetime > 0  # else nobody asks when something was said
+        added: list[Item] = []
+        for item in fresh:
+            if item.author == env.agent and item.blocks and item.blocks[0].role == "model":
+                if self._opening < 0:
+                    self._opening = self._before + self._tokens - self._prices.head
+                plan = self.plan(env)
+                if isinstance(plan, _Fold):
+                    self.apply(plan, items)
+                    added = []
+                else:
+                    self._due = plan
+                self._plain.pay(self._all)
+                self._paid.pay(self._before + self._tokens)
+                self._requests += 1
+                self._see_uses(item)
+                if expires:
+                    self._answered = _happened_at(item.position, env)
+            if expires:
+                self._latest = _happened_at(item.last, env)
+            self._hides = self._hides or needs_recall(item)
+            self._add(item, env)
+            added.append(item)
+        if self.sent is not None and self.read <= items.settled:
+            self.sent = self.sent.grown(added)
+        elif self.sent is not None:
+            self.tail += added
+
+    def _see_uses(self, item: Item) -> None:
+        """Note which steps an answer uses: it says a name that they told last."""
+        for text in said_texts(item.blocks):
+            for name in telling_names(text):
+                self._use(self._holders.get(name, -1))
+
+    def _use(self, index: int) -> None:
+        before = self._used.get(index)
+        if before is not None and before != self._requests:
+            self._used[index] = self._requests
+            self._moment += self._size_of(index) * (self._requests - before)
+
+    def _size_of(self, index: int) -> int:
+        at = bisect_left(self._steps, index, key=_place_of)
+        return self._steps[at].tokens
+
+    def _add(self, item: Item, env: Env) -> None:
+        index, tokens = self.read, sum(block_tokens(item, env))
+        self.read += 1
+        if any(map(_is_bound, item.blocks)):
+            self._thought = index
+        names = [name for text in result_texts(item) for name in telling_names(text)]
+        if is_spoken(item) and (not item.invocation or item.invocation != self._invocation):
+            self._turn, self._invocation = index, item.invocation
+        # what it begins with is the task, which stays
+        if not self._steps and len(self._front) == index and _opens(item):
+            self._front.append(item)
+            self._opened += 1
+            self._before += tokens
+            self._all += tokens
+            self._known = self._task = self._task | {*names}
+            return
+        self._holders.update(dict.fromkeys(names, index))
+        self._steps.append(_Step(index, item, tokens, _share_of(item, env)))
+        self._used[index] = self._requests
+        self._tokens += tokens
+        self._all += tokens
+        self._moment += tokens * self._requests
+
+    # --- what to fold
+
+    def plan(self, env: Env) -> "_Fold | int":
+        """The fold of the next request, or the request before which none can be due."""
+        prices, number = self._prices, self._requests + 1
+        steps, view = self._steps, self._before + self._tokens
+        # what was thought in this turn must go back, after the very bytes that it followed
+        if len(steps) <= self._keep or (prices.binds and self._thought >= self._turn):
+            return self._due
+        room = self._full_room(view, env)
+        is_full = room > 0
+        is_free = self._has_expired()
+        if not is_full and not prices.pays:
+            return self._due
+        if not is_full and not is_free:
+            if number < self._due:
+                return self._due
+            newest = sum(step.tokens for step in steps[-self._keep :])
+            rent = prices.read * (number * self._tokens - self._moment)
+            if rent < (prices.write - prices.read) * newest:
+                return self._due
+        later = number + 1 + len(steps) // 32  # to look at all of them costs as much as they are
+        gone = [
+            step
+            for step in steps[: -self._keep]
+            if self._may_go(step)
+            if is_full or self._rent_of(step, number) >= step.share * self._recall_cost(step, view)
+        ]
+        removed = sum(step.tokens for step in gone)
+        rent = sum(self._rent_of(step, number) for step in gone)
+        stays = self._tokens - removed
+        cost = (prices.write - prices.read) * stays
+        if not self._is_declared(env):  # one tool more: nothing is read again
+            cost += (prices.write - prices.read) * self._before + prices.write * prices.recall
+        if is_free:  # all of it is written anew, whatever becomes of it
+            cost = -prices.write * removed
+        merges = is_full and self._note_tokens > room // 4
+        if not merges and (removed < LEAST or (rent < cost and not is_full)):
+            return later
+        text, names = write_note(
+            [step.item for step in gone], self._known, env.agent, first=self.sent is None
+        )
+        if merges:  # a fold of folds: else notes alone would fill the request one day
+            text = merge_notes([*self._notes(), text], letters=room // 2)
+            removed += self._note_tokens
+        tokens = env.tokens.count(text) + _TURN
+        cost += prices.write * tokens
+        saved = removed - tokens
+        # below the minimum the provider keeps nothing, so a shorter request costs more
+        is_kept = self._before + stays + tokens >= SURELY * prices.minimum
+        pays = saved >= LEAST and rent * saved >= cost * removed and is_kept
+        if pays and not is_free:
+            cached = self._before if self._is_declared(env) else 0
+            paid = self._paid.after(self._before + stays + tokens, cached)
+            pays = paid <= DEARER * self._plain.after(self._all)
+        if not pays and not (is_full and saved > 0):
+            return later
+        reason = (
+            f"{len(gone)} steps became a note of {tokens:,} tokens, which costs"
+            f" {max(0.0, cost):,.0f} fresh tokens and saves {prices.read * saved:,.0f}"
+            f" at each later request; reading them had cost {rent:,.0f}"
+        )
+        note = _note_item(text, steps[0].item, [step.item for step in gone] or [self._front[-1]])
+        gone_steps = frozenset(step.place for step in gone)
+        declared = self._is_declared(env)
+        return _Fold(gone_steps, note, tokens, names, reason, declared, merges)
+
+    def _notes(self) -> list[str]:
+        """The texts of the notes so far."""
+        blocks = (item.blocks[0] for item in self._front[self._opened :] if item.blocks)
+        return [block.text for block in blocks if isinstance(block, TextBlock)]
+
+    def apply(self, fold: _Fold, items: Strand[Item]) -> None:
+        """Put the note before all steps that stay."""
+        gone = [step for step in self._steps if step.place in fold.gone]
+        self._steps = [step for step in self._steps if step.place not in fold.gone]
+        if self._prices.binds:
+            self._steps = [step._replace(item=_without_thoughts(step.item)) for step in self._steps]
+        if fold.merges:
+            self._before -= self._note_tokens
+            merged, self._front = self._front[self._opened :], self._front[: self._opened]
+            self._note_tokens, self._known = 0, self._task
+            why = "it became a part of the next note, as the request was full"
+            self.reasons = self.reasons.extend([Note(_STEP, why, one) for one in merged])
+        front = len(self._front)
+        before = self.sent if self.sent is not None else items
+        start = before.fork(front) if front <= before.settled else Strand(self._front)
+        settled = [step.item for step in self._steps if step.place < items.settled]
+        self.sent = start.grown([fold.note, *settled])
+        self.tail = [step.item for step in self._steps if step.place >= items.settled]
+        nothing = msgspec.structs.replace(fold.note, blocks=())
+        self.reasons = self.reasons.extend(
+            [
+                Note(_STEP, fold.reason, nothing, fold.note),
+                *(Note(_STEP, f"it stands in a note as #{s.item.position}", s.item) for s in gone),
+            ]
+        )
+        self._paid.cached = self._before if fold.declared else 0
+        self._front.append(fold.note)
+        self._before += fold.tokens
+        self._note_tokens += fold.tokens
+        self._known = self._known | fold.names
+        self._hides = True
+        self._due = 0
+        for step in gone:
+            self._tokens -= step.tokens
+            self._moment -= step.tokens * self._used.pop(step.place)
+            if is_spoken(step.item):
+                self.newest_spoken = max(self.newest_spoken, step.item.position)
+
+    def _may_go(self, step: _Step) -> bool:
+        """Whether nothing but its rent decides about it; what is asked now stays."""
+        if step.share == math.inf:
+            return False
+        if not is_spoken(step.item):
+            return True
+        return step.place < self._turn and not 0 <= self._spare <= step.item.position
+
+    def _rent_of(self, step: _Step, number: int) -> float:
+        """What it has cost to read a step since its last use."""
+        return self._prices.read * step.tokens * (number - self._used[step.place])
+
+    def _recall_cost(self, step: _Step, view: int) -> float:
+        return self._prices.read * view + self._prices.write * step.tokens
+
+    def _has_expired(self) -> bool:
+        """Whether the provider has let go of what it cached, since the agent spoke so long ago."""
+        return 0 < self._prices.lifetime < self._latest - self._answered and self._answered > 0
+
+    def _is_declared(self, env: Env) -> bool:
+        """Whether `recall` stands among the tools already, so that the head stays as it is."""
+        if env.tools.recall is None or self._hides:
+            return True
+        return env.tools.priced and declares_first(max(0, self._opening), env)
+
+    def _full_room(self, view: int, env: Env) -> int:
+        """The tokens there are, if a request nearly fills its budget or the window; else 0."""
+        if 0 < self._prices.limit < view:
+            return self._prices.limit
+        window = env.model.window
+        # the list of windows takes a while to load, and short requests fit everywhere
+        if not window and view > LONG:
+            window = env.model.widest()
+        return int(FULL * window) if window and view > FULL * window else 0
+
+
+_MOST_KNOWN = 4
+"""Under how many prices and budgets the folds of one strand are remembered."""
+
+
+class _KnownFolds:
+    """The folds of an agent's requests over one strand, by all that decides about them."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[tuple[int, _Prices, int], _Folds] = {}
+
+
+_TURN = 4
+"""The tokens of a turn besides its words, roughly."""
+
+
+def _is_bound(block: Block) -> bool:
+    return isinstance(block, ThoughtBlock) and block.signature is not None
+
+
+def _without_thoughts(item: Item) -> Item:
+    """An item of a finished turn without what was thought in it, which need not go back."""
+    blocks = tuple(block for block in item.blocks if not _is_bound(block))
+    if not blocks or len(blocks) == len(item.blocks):
+        return item
+    return msgspec.structs.replace(item, blocks=blocks)
+
+
+def _place_of(step: _Step) -> int:
+    return step.place
+
+
+def _opens(item: Item) -> bool:
+    """Whether an item may be one that the conversation begins with."""
+    return item.kind in ("user", "state", "system", "summary")
+
+
+def _share_of(item: Item, env: Env) -> float:
+    """The share of a recall's cost that the rent of an item must reach; infinite if it stays."""
+    if item.kind in _STAYS or item.open or item.paused or item.position < 0 or not item.event:
+        return math.inf
+    if item.priority == 1 or any(block.labels for block in item.blocks):
+        return math.inf
+    # what a provider ran or wrote for itself is nothing that could be recalled
+    if item.kind != "exchange" and any(isinstance(one, OpaqueBlock) for one in item.blocks):
+        return math.inf
+    own = env.tools.own
+    results = [block for block in item.blocks if isinstance(block, ResultBlock)]
+    if any(block.name in own and own[block.name].compact is False for block in results):
+        return math.inf
+    return LATE if _is_file(item) else SOON
+
+
+def _is_file(item: Item) -> bool:
+    """Whether an item shows lines of a file, by the shape of its results or by its command."""
+    for block in item.blocks:
+        if isinstance(block, CallBlock) and _READS.search(compact(block.args)):
+            return True
+    return any(window_of(text) is not None for text in result_texts(item))
+
+
+def _note_item(text: str, first: Item, gone: Sequence[Item]) -> Item:
+    """The item of a note; it stands before `first`, the oldest step in view."""
+    block = TextBlock(
+        role="user",
+        origin=FOLDED,
+        text=text,
+        handle=f"#{gone[0].position}",
+    )
+    return Item(
+        kind="summary",
+        blocks=(block,),
+        author="",
+        invocation=first.invocation,
+        position=first.position,
+        last=max(item.last for item in gone),
+        event=gone[0].event,
+        branch=first.branch,
+    )
+
+
+def _happened_at(position: int, env: Env) -> float:
+    return env.log[position].timestamp if 0 <= position < env.log.length else 0.0

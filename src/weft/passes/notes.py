@@ -1,0 +1,209 @@
+"""What a note says of steps that were folded: a line for each, and the names in their results.
+
+A step goes by its number, which is the place of its first event in the log. `recall` finds it by
+that number, so nothing has to be kept besides the log. Names are what later steps need most: each
+stands in the notes once, with the step that brought it first.
+"""
+
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+
+from weft.digest.alike import trouble_in
+from weft.digest.names import telling_names
+from weft.ir import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    Item,
+    MediaBlock,
+    ResultBlock,
+    TextBlock,
+)
+from weft.passes.env import is_spoken
+from weft.passes.handles import sent_text
+from weft.values import Json, compact
+
+HEADING = (
+    "[Folded steps: the number, what was called, and after -> names that its result holds."
+    ' recall("#12") gets a step back, with lines= or query= a part of it.]'
+)
+"""What the first note begins with."""
+
+MORE = "[More folded steps.]"
+"""What every other note begins with."""
+
+_CALL = 80
+"""How many letters the line of a call has, roughly."""
+
+_SPOKEN, _ANSWER, _TOLD = 800, 600, 300
+"""How many letters stay of the user's words, of an answer, and of what another agent said."""
+
+_TROUBLE = 160
+"""How many letters stay of the line that says why a step failed."""
+
+_LONGEST_NAME = 48
+
+_SHARE = 0.4
+"""The names of a result take at most this share of its letters."""
+
+_REASONS = frozenset(
+    {"description", "explanation", "justification", "thought", "reason", "timeout", "timeout_ms"}
+)
+"""Arguments that say why something is called, or for how long, and not what."""
+
+_PATH = re.compile(r"(?<![\w.:/\\@-])(?:[A-Za-z]:)?[\\/]?(?:[\w.@+-]+[\\/]){2,}[\w.@+-]+")
+
+
+def write_note(
+    items: Sequence[Item], known: Container[str], agent: str, *, first: bool
+) -> tuple[str, set[str]]:
+    """The note for an agent on some items, and the names in it; `known` are not said again."""
+    lines = [HEADING if first else MORE]
+    note_names: set[str] = set()
+    for item in items:
+        line = _line_of(item, agent)
+        note_names.update(telling_names(line))
+        names = [*_names_of(item, known, note_names)]
+        note_names.update(names)
+        lines.append(f"{line} -> {' '.join(names)}" if names else line)
+    return "\n".join(lines), note_names
+
+
+def merge_notes(notes: Sequence[str], *, letters: int) -> str:
+    """One note for several: the newest lines without their names, and which steps came before."""
+    lines = [line.partition(" -> ")[0] for note in notes for line in note.split("\n")[1:]]
+    start = len(lines)
+    while start and letters > len(lines[start - 1]):
+        start -= 1
+        letters -= len(lines[start]) + 1
+    older = [re.match(r"#(\d+)", line) for line in lines[:start]]
+    numbers = [match[1] for match in older if match is not None]
+    if numbers:
+        lines[:start] = [
+            f"#{numbers[0]} to #{numbers[-1]} and between: only their numbers are left"
+        ]
+    return "\n".join((HEADING, *lines))
+
+
+def _line_of(item: Item, agent: str) -> str:
+    """One line for a step: who said what, or what was called, and why it failed."""
+    number = f"#{item.position}"
+    # others are told by name already, or will be
+    if item.author not in (agent, "user", "") and item.kind != "foreign":
+        number += f" [{item.author}]"
+    words = " ".join(block.text for block in item.blocks if isinstance(block, TextBlock))
+    media = " ".join(f"[{one.mime_type} {one.name}]".replace(" ]", "]") for one in _media_in(item))
+    acts = [line for block in item.blocks if (line := _act_line(block))]
+    if acts:
+        text = " | ".join(acts)
+        trouble = _trouble_in(item)
+        return " ".join(filter(None, (number, shorten_paths(text), media, trouble)))
+    if is_spoken(item):
+        return " ".join(filter(None, (number, "user:", clip(words, _SPOKEN), media)))
+    longest = _TOLD if item.kind == "foreign" else _ANSWER
+    return " ".join(filter(None, (number, clip(words, longest), media)))
+
+
+def _media_in(item: Item) -> Iterator[MediaBlock]:
+    for block in item.blocks:
+        if isinstance(block, MediaBlock):
+            yield block
+        elif isinstance(block, ResultBlock):
+            yield from block.media
+
+
+def _act_line(block: Block) -> str:
+    """A call or code in a few words; nothing for other blocks."""
+    if isinstance(block, CallBlock):
+        line = block.name
+        for text in _spelled_arguments(block):
+            room = _CALL - len(line)
+            if room < 12:
+                return f"{line} …"
+            line += f" {clip(text, room)}"
+        return line
+    if isinstance(block, CodeBlock):
+        return clip(first_line(block.code), _CALL)
+    return ""
+
+
+def _spelled_arguments(block: CallBlock) -> Iterator[str]:
+    """The arguments that say what was called for, each by its first line."""
+    for name, value in block.args.items():
+        if name in _REASONS or value is None or isinstance(value, bool) or value == "":
+            continue
+        yield first_line(value if isinstance(value, str) else compact(value))
+
+
+def first_line(text: str) -> str:
+    """The first line of a text, and how many more it has."""
+    lines = text.strip().split("\n")
+    more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
+    return " ".join(lines[0].split()) + more
+
+
+def _trouble_in(item: Item) -> str:
+    """The line of its results that tells of a failure, if one of them failed."""
+    for block in item.blocks:
+        text = ""
+        if isinstance(block, ResultBlock) and block.is_error:
+            text = _error_text(block.response)
+        elif isinstance(block, CodeResultBlock) and "OK" not in block.outcome:
+            text = block.output
+        if text:
+            lines = text.strip().split("\n")
+            telling = next((one for one in reversed(lines) if trouble_in(one)), lines[-1])
+            return f"failed: {clip(telling, _TROUBLE)}"
+    return ""
+
+
+def _error_text(response: dict[str, Json]) -> str:
+    error = response.get("error")
+    return error if isinstance(error, str) else compact(error)
+
+
+def _names_of(item: Item, known: Container[str], note_names: Container[str]) -> Iterator[str]:
+    """The names that the results of an item hold and no note has yet, within their share."""
+    for text in result_texts(item):
+        room = len(text) * _SHARE
+        for name in telling_names(text):
+            if name in known or name in note_names or len(name) > _LONGEST_NAME:
+                continue
+            room -= len(name) + 1
+            if room < 0:
+                break
+            yield name
+
+
+def result_texts(item: Item) -> Iterator[str]:
+    """What an item tells the agent: results, and the words of others."""
+    for block in item.blocks:
+        if isinstance(block, ResultBlock):
+            yield sent_text(block.response)
+        elif isinstance(block, CodeResultBlock):
+            yield block.output
+        elif isinstance(block, TextBlock) and block.role == "user":
+            yield block.text
+
+
+def said_texts(blocks: Iterable[Block]) -> Iterator[str]:
+    """What an agent says and passes on in its own step."""
+    for block in blocks:
+        if isinstance(block, TextBlock) and block.role == "model":
+            yield block.text
+        elif isinstance(block, CallBlock):
+            yield compact(block.args)
+        elif isinstance(block, CodeBlock):
+            yield block.code
+
+
+def clip(text: str, longest: int) -> str:
+    """The beginning of a text in one line; a mark says that it goes on."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= longest else f"{flat[: longest - 1]}…"
+
+
+def shorten_paths(text: str) -> str:
+    """The text with long paths by their last two parts."""
+    return _PATH.sub(lambda match: "/".join(re.split(r"[\\/]+", match[0])[-2:]), text)

@@ -1,0 +1,522 @@
+"""Folds: final, appending, legal, the same cold and grown; everything in them can be recalled."""
+
+import random
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+import weft
+from tests.support.build import calls, returns, says, user
+from tests.support.laws import all_laws
+from weft import (
+    Actions,
+    Agent,
+    C,
+    Content,
+    CustomAgent,
+    Event,
+    Part,
+    RunContext,
+    Session,
+    TokenBudget,
+    tool,
+)
+from weft.compiler import Compilation, compile_request
+from weft.compiler.tools import values_of
+from weft.content import FunctionCall, call_part, result_part
+from weft.declare import Policy
+from weft.errors import DeclarationError
+from weft.ir import CallBlock, Item, Prompt, ResultBlock, TextBlock
+from weft.ir.block import FOLDED
+from weft.runtime.recall import found_among
+from weft.testing import ScriptedModel, call
+from weft.values import JsonObject
+
+MODELS = ("claude-opus-5", "gpt-5", "gpt-5.6", "gemini-2.5-flash", "http://host/v1#m")
+
+SECRET = "jane.doe@example.org"
+
+WORDS = ("wind", "river", "gauge", "rose", "over", "the", "weir", "and", "fell", "again")
+
+
+@tool
+def read(path: str, lines: str = "") -> str:
+    """Read a file."""
+    return path
+
+
+@tool
+def ask_back(what: str) -> str:
+    """Ask somebody, who answers later."""
+    return what
+
+
+class Scene(NamedTuple):
+    """An agent and the log of a session."""
+
+    agent: Agent
+    events: list[Event]
+
+
+def text_of(chance: random.Random, step: int) -> str:
+    """A result: prose, code with numbered lines, a list of paths, or a failure."""
+    lines = chance.randrange(20, 220)
+    match chance.randrange(4):
+        case 0:
+            body = [" ".join(chance.choices(WORDS, k=12)) for _ in range(lines)]
+        case 1:
+            body = [
+                f"{n:5}\tpart_{n % 7}({' '.join(chance.choices(WORDS, k=8))})"
+                for n in range(1, lines)
+            ]
+        case 2:
+            body = [f"src/pkg_{step}/{' '.join(chance.choices(WORDS, k=6))}" for _ in range(lines)]
+        case _:
+            body = ["Traceback:", *chance.choices(WORDS, k=lines), f"ValueError: bad_key_{step}"]
+    return "\n".join((*body, f"owner {SECRET}, ticket T-{step:04}"))
+
+
+def events_of(seed: int, steps: int = 45) -> list[Event]:
+    """A session with long results, several at once, other agents, turns, and an open call."""
+    chance = random.Random(seed)
+    inv = "i0"
+    events = [user(f"Mend module_{seed}, please.", inv=inv)]
+    for step in range(steps):
+        dice = chance.random()
+        if dice < 0.08:
+            events.append(says("bot", f"Done with part {step}: it was bad_key_{step}.", inv=inv))
+            inv = f"i{step + 1}"
+            events.append(user(f"Now go on with number_{step}. " + "Why? " * 40, inv=inv))
+        elif dice < 0.16:
+            events.append(says("helper", f"I would look at pkg_{step}/module_1.py first.", inv=inv))
+        elif dice < 0.26:
+            both = (f"c{step}a", f"c{step}b")
+            parts = tuple(call_part("read", {"path": f"src/pkg/{one}.py"}, id=one) for one in both)
+            results = (result_part("read", {"result": text_of(chance, step)}, id=o) for o in both)
+            events.append(Event("bot", Content(role="model", parts=parts), invocation_id=inv))
+            events.append(
+                Event("bot", Content(role="user", parts=tuple(results)), invocation_id=inv)
+            )
+        else:
+            args = {"path": f"src/pkg_{step % 9}/module_{step}.py"}
+            result: JsonObject = {"result": text_of(chance, step)}
+            if dice > 0.93:
+                result = {"error": f"there is no module_{step}.py, says {SECRET}"}
+            events.append(calls("bot", "read", args, f"c{step}", inv=inv))
+            events.append(returns("bot", "read", result, f"c{step}", inv=inv))
+    return [
+        msgspec.structs.replace(event, id=f"e{at}", timestamp=float(at))
+        for at, event in enumerate(events)
+    ]
+
+
+def scene(seed: int, model: str, policy: Policy, **more: object) -> Scene:
+    agent = Agent("bot", model=model, tools=[read, ask_back], instruction="Be brief. " * 40)
+    return Scene(agent.sees(policy), events_of(seed))
+
+
+def requests(scene: Scene) -> Iterator[tuple[int, Compilation]]:
+    """Each request of the agent, as the log grows."""
+    grown = Session("s", events=scene.events[:1])
+    for at, event in enumerate(scene.events[1:], 1):
+        if event.author == "bot" and event.content is not None and event.content.role == "model":
+            yield at, compile_request(scene.agent, session=grown)
+        grown = grown.append(event)
+    yield len(scene.events), compile_request(scene.agent, session=grown)
+
+
+def notes_in(compiled: Compilation) -> list[str]:
+    return [
+        block.text
+        for item in compiled.prompt.items
+        for block in item.blocks
+        if isinstance(block, TextBlock) and block.origin == FOLDED
+    ]
+
+
+def steps_in(notes: list[str]) -> list[int]:
+    return [int(one) for note in notes for one in re.findall(r"^#(\d+) ", note, re.MULTILINE)]
+
+
+POLICIES = {
+    "fold": C.default().fold(),
+    "fold keeps more": C.default().fold(keep=9),
+    "auto": C.auto(),
+    "careful": C.auto(careful=True),
+    "redacted": C.auto().redact("email"),
+    "redacted and labelled": C.default().fold().redact("email").label("private", "plan"),
+    "with a step": C.auto().fresh(turns=4, stale="compact"),
+    "union": C.auto() + C.state("plan"),
+    "fenced": C.default().fold().fence(),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_fold_is_final_legal_and_whole(name: str) -> None:
+    folded = 0
+    with all_laws() as laws:
+        # each policy on some of the models, so that each has its turn
+        for seed, model in [*enumerate(MODELS)][[*POLICIES].index(name) % 2 :: 2]:
+            one = scene(seed, model, POLICIES[name])
+            before: list[str] = []
+            for at, compiled in requests(one):
+                notes = notes_in(compiled)
+                session = Session("s", events=one.events[:at])
+                scenery = (one, compiled, session, before)
+                laws.check(f"{model} at {at}", LAWS, *scenery)
+                if notes != before or at == len(one.events):
+                    laws.check(f"{model} at {at}", SLOW_LAWS, *scenery)
+                before = notes
+            folded += len(before)
+    assert folded > 1, "nothing was folded"
+
+
+def the_notes_before_stay_as_they_are(
+    one: Scene, compiled: Compilation, session: Session, before: list[str]
+) -> None:
+    assert notes_in(compiled)[: len(before)] == before
+
+
+def the_provider_takes_it(
+    one: Scene, compiled: Compilation, session: Session, before: list[str]
+) -> None:
+    assert compiled.wire
+    assert [d for d in compiled.diagnostics if d.severity.name == "ERROR"] == []
+
+
+def every_step_is_in_view_or_in_a_note(
+    one: Scene, compiled: Compilation, session: Session, before: list[str]
+) -> None:
+    whole = compile_request(one.agent.sees(C.default()), session=session)
+    shown = {item.position for item in compiled.prompt.items if item.kind != "summary"}
+    folded = steps_in(notes_in(compiled))
+    assert len(folded) == len({*folded}), "a step stands in two notes"
+    assert not shown & {*folded}, "a step is in view and in a note"
+    assert {item.position for item in whole.prompt.items} <= shown | {*folded}
+
+
+def what_is_asked_now_stays(
+    one: Scene, compiled: Compilation, session: Session, before: list[str]
+) -> None:
+    asked = [event for event in session.events if event.author == "user"][-1]
+    assert asked.content is not None
+    shown = [text for item in compiled.prompt.items if item.kind == "user" for text in texts(item)]
+    assert any(asked.content.text in text for text in shown)
+
+
+def nothing_to_be_replaced_is_in_a_note(
+    one: Scene, compiled: Compilation, session: Session, before: list[str]
+) -> None:
+    redacts = any(type(each).__name__ == "Redact" for each in compiled.policy.protections)
+    if redacts:
+        for note in notes_in(compiled):
+            assert "jane" not in note
+            assert "example.org" not in note
+
+
+def texts(item: Item) -> list[str]:
+    return [block.text for block in item.blocks if isinstance(block, TextBlock)]
+
+
+def a_cold_log_gives_the_same_request(
+    one: Scene, compiled: Compilation, session: Session, before: list[str]
+) -> None:
+    assert compile_request(one.agent, session=session).wire == compiled.wire
+
+
+def every_folded_step_can_be_recalled(
+    one: Scene, compiled: Compilation, session: Session, before: list[str]
+) -> None:
+    assert not notes_in(compiled) or any(t.name == "recall" for t in compiled.prompt.tools)
+    known = values_of(session.events)
+    for step in steps_in(notes_in(compiled))[:6]:
+        said = recalled(known, step)
+        for text in said_in(session, step):
+            assert text in said
+
+
+def said_in(session: Session, step: int) -> list[str]:
+    """What a step said, called and returned, line by line."""
+    event = session.events[step]
+    parts = list((event.content.parts if event.content else None) or ())
+    ids = {part.function_call.id for part in parts if part.function_call}
+    for later in session.events.since(step + 1):
+        for part in (later.content.parts if later.content else None) or ():
+            if part.function_response and part.function_response.id in ids:
+                parts.append(part)
+    lines: list[str] = []
+    for part in parts:
+        if part.text:
+            lines += part.text.split("\n")
+        if part.function_call and part.function_call.args:
+            lines += map(str, part.function_call.args.values())
+        if part.function_response and part.function_response.response:
+            lines += str(next(iter(part.function_response.response.values()))).split("\n")
+    return lines
+
+
+def recalled(known: object, step: int) -> str:
+    """All pages of a step."""
+    pages: list[str] = []
+    for page in range(1, 50):
+        asked = FunctionCall(name="recall", args={"handle": f"#{step}", "page": page})
+        response = found_among(known, asked).response or {}  # type: ignore[arg-type]
+        if "error" in response:
+            break
+        pages.append(str(response["result"]))
+        if "more: recall" not in pages[-1]:
+            break
+    return "\n".join(pages)
+
+
+LAWS = (
+    the_notes_before_stay_as_they_are,
+    what_is_asked_now_stays,
+    nothing_to_be_replaced_is_in_a_note,
+)
+SLOW_LAWS = (
+    the_provider_takes_it,
+    every_step_is_in_view_or_in_a_note,
+    a_cold_log_gives_the_same_request,
+    every_folded_step_can_be_recalled,
+)
+
+
+def last_of(policy: Policy, events: list[Event], model: str = "gpt-5") -> Compilation:
+    agent = Agent("bot", model=model, tools=[read, ask_back]).sees(policy)
+    return compile_request(agent, session=Session("s", events=events))
+
+
+def test_what_is_pinned_or_waited_for_is_not_folded() -> None:
+    events = events_of(3, steps=60)
+    waits = [
+        Event(
+            "bot", Content(role="model", parts=(call_part("ask_back", {"what": "x"}, id="w"),)),
+            invocation_id="i0", long_running_tool_ids=("w",), id="w0", timestamp=0.5,
+        )
+    ]  # fmt: skip
+    compiled = last_of(C.default().fold(), [*events[:1], *waits, *events[1:]])
+    assert notes_in(compiled)
+    calls_in_view = [
+        block.name
+        for item in compiled.prompt.items
+        for block in item.blocks
+        if isinstance(block, CallBlock)
+    ]
+    assert "ask_back" in calls_in_view
+    pinned = last_of(C.default().priority(1).fold(), events)
+    assert notes_in(pinned) == []
+
+
+def test_a_labelled_result_never_gets_into_a_note() -> None:
+    events = events_of(4, steps=60)
+    policy = C.default().fold().label("private", tools=["read"])
+    compiled = last_of(policy, events)
+    assert "module_1" not in "\n".join(notes_in(compiled))
+    assert SECRET not in str(compiled.wire)
+
+
+def events_before(events: list[Event], invocation: str) -> int:
+    return next(at for at, event in enumerate(events) if event.invocation_id == invocation)
+
+
+def test_a_rewind_into_a_fold_takes_its_steps_out_of_the_note() -> None:
+    events = events_of(5, steps=60)
+    turns = [event.invocation_id for event in events if event.author == "user"]
+    last = last_of(C.default().fold(), events)
+    assert max(steps_in(notes_in(last))) > events_before(events, turns[-2])
+    rewound = Event(
+        "user", invocation_id="r", id="r", timestamp=900.0,
+        actions=Actions(rewind_before_invocation_id=turns[-2]),
+    )  # fmt: skip
+    after = [user("And now?", inv="z", id="z", timestamp=901.0)]
+    compiled = last_of(C.default().fold(), [*events, rewound, *after])
+    first = events_before(events, turns[-2])
+    assert all(step < first for step in steps_in(notes_in(compiled)))
+    assert compiled.wire
+    cold = last_of(C.default().fold(), [*events, rewound, *after])
+    assert cold.wire == compiled.wire
+
+
+def test_a_step_that_is_not_there_gets_a_clear_answer() -> None:
+    events = events_of(6, steps=60)
+    session = Session("s", events=events)
+    for handle, words in (
+        ("#9999", "there is no step #9999 to get back; steps #0 to"),
+        ("abcdefabcdef", "there is no handle 'abcdefabcdef' in this session"),
+    ):
+        asked = FunctionCall(name="recall", args={"handle": handle})
+        response = found_among(values_of(session.events), asked).response or {}
+        assert words in str(response["error"])
+    # the text of a step that retention took out of the log
+    erased = msgspec.structs.replace(events[0], content=None)
+    asked = FunctionCall(name="recall", args={"handle": "#0"})
+    left = Session("s", events=[erased, *events[1:]])
+    response = found_among(values_of(left.events), asked).response or {}
+    assert "there is no step #0" in str(response["error"])
+
+
+def test_lines_and_queries_get_a_part_of_a_step() -> None:
+    text = "\n".join(f"line {n}: gauge_{n} rose" for n in range(1, 401))
+    events = [
+        user("Go", id="u"),
+        calls("bot", "read", {"path": "a.py"}, "c1"),
+        returns("bot", "read", {"result": text}, "c1"),
+    ]
+    known = values_of(Session("s", events=events).events)
+
+    def get(**args: object) -> str:
+        asked = FunctionCall(name="recall", args={"handle": "#1", **args})  # type: ignore[dict-item]
+        return str((found_among(known, asked).response or {})["result"])
+
+    assert get(lines="12-14").endswith("line 12: gauge_12 rose\nline 13: gauge_13 rose\n"
+                                       "line 14: gauge_14 rose")  # fmt: skip
+    assert "gauge_217 rose" in get(query="gauge_217")
+    assert len(get(query="gauge_217")) < 600
+    assert "path: a.py" in get()
+
+
+def test_a_window_smaller_than_the_head_is_still_a_legal_request() -> None:
+    model = ScriptedModel(["Done."])
+    agent = Agent("bot", model=model, tools=[read], instruction="word " * 60_000).sees(C.auto())
+    assert weft.run_sync(agent, "Go").text == "Done."
+
+
+def looks(agent: str, count: int = 40) -> tuple[ScriptedModel, Agent]:
+    """An agent that looks at many things, and then gets back the first of its notes."""
+
+    def look(path: str) -> str:
+        """Look."""
+        return "\n".join(f"{path} {k} {' '.join(WORDS)}" for k in range(90))
+
+    def first_folded(prompt: Prompt) -> object:
+        notes = [b.text for b in prompt.blocks if isinstance(b, TextBlock) and b.origin == FOLDED]
+        step = re.search(r"^#(\d+) look (\w+)", notes[0], re.MULTILINE)
+        assert step is not None
+        return call("recall", handle=f"#{step[1]}", query=f"{step[2]} 7 {WORDS[0]}")
+
+    script = [*(call("look", path=f"{agent}{n}") for n in range(count)), first_folded, "Done."]
+    model = ScriptedModel(script, dialect="openai-chat")
+    made = Agent(agent, model=model, tools=[look], instruction="Look. " * 50, max_steps=60)
+    return model, made.sees(C.auto())
+
+
+class Twice(CustomAgent):
+    """Runs an agent, as code may."""
+
+    inner: Agent
+
+    async def run(self, ctx: RunContext) -> AsyncIterator[Event]:
+        async for event in ctx.run(self.inner):
+            yield event
+
+
+@pytest.mark.parametrize("shape", ["alone", "as a tool", "in a flow", "handed over to", "in code"])
+def test_a_step_is_recalled_by_its_number_wherever_its_agent_stands(shape: str) -> None:
+    model, worker = looks("worker")
+    first = Agent("first", model=ScriptedModel(["I begin."]))
+    node: object = worker
+    if shape == "as a tool":
+        calls_it = ScriptedModel([call("worker", request="Go"), "All done."])
+        node = Agent("boss", model=calls_it, tools=[worker])
+    elif shape == "in a flow":
+        node = first >> (worker | Agent("other", model=ScriptedModel(["Elsewhere."])))
+    elif shape == "handed over to":
+        hands = ScriptedModel([call("transfer_to_agent", agent_name="worker")])
+        node = Agent("router", model=hands, sub_agents=[worker])
+    elif shape == "in code":
+        node = Twice("twice", inner=worker)
+    weft.run_sync(node, "Go. " * 30).check()  # type: ignore[arg-type]
+    last = model.prompts[-1]
+    (answer,) = [b for b in last.blocks if isinstance(b, ResultBlock) and b.name == "recall"]
+    assert f" 7 {WORDS[0]}" in str(answer.response["result"])
+
+
+def test_a_fold_says_what_it_costs_and_saves() -> None:
+    one = scene(1, "gpt-5", C.default().fold())
+    reasons = {
+        note.reason
+        for _, compiled in requests(one)
+        for step in compiled.steps
+        for note in step.notes
+        if note.step == "fold_steps"
+    }
+    assert any(
+        re.search(r"steps became a note of [\d,]+ tokens, which costs", one) for one in reasons
+    )
+
+
+BUDGETS = {
+    "budget": (C.default().budget(20_000), None),
+    "auto": (C.auto().budget(20_000), None),
+    "token budget": (C.default(), TokenBudget(20_000, keep_recent=3)),
+    "small": (C.default().budget(6_000), None),
+}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_a_budget_is_kept_by_folds_in_batches(name: str) -> None:
+    policy, compressor = BUDGETS[name]
+    limit = compressor.token_budget if compressor is not None else policy.limit.tokens  # type: ignore[union-attr]
+    for seed, model in enumerate(MODELS[1:]):
+        one = scene(seed, model, policy)
+        one = one._replace(agent=replace(one.agent, context_compressor=compressor))
+        broken, before, count = 0, list[object](), 0
+        for at, compiled in requests(one):
+            assert compiled.tokens <= limit
+            turns = [item.key for item in compiled.prompt.items]
+            broken += turns[: len(before)] != before
+            before, count = turns, count + 1
+            if at % 9 == 0:
+                cold = compile_request(one.agent, session=Session("s", events=one.events[:at]))
+                assert cold.wire == compiled.wire
+        # where the newest steps alone exceed a budget, each request gives something up
+        assert name == "small" or broken <= count / 3, model
+
+
+def test_a_fold_leaves_no_thought_after_it_that_is_bound_to_what_was_before() -> None:
+    chance = random.Random(8)
+    events = [user("Go", inv="i0", id="u", timestamp=0.0)]
+    for step in range(50):
+        thought = Part(text="hm", thought=True, thought_signature="c2ln")
+        parts = (thought, call_part("read", {"path": f"f{step}.py"}, id=f"c{step}"))
+        made = {"weft": {"provider": "anthropic", "model": "claude-opus-5-5"}}
+        asked = Event(
+            "bot", Content(role="model", parts=parts), invocation_id="i0", custom_metadata=made
+        )
+        text = text_of(chance, step)
+        events += [asked, returns("bot", "read", {"result": text}, f"c{step}", inv="i0")]
+    events = [
+        msgspec.structs.replace(event, id=f"e{at}", timestamp=float(at))
+        for at, event in enumerate(events)
+    ]
+    for model, folds in (("claude-opus-5-5", False), ("claude-opus-5", True)):
+        assert bool(notes_in(last_of(C.default().fold(), events, model))) is folds
+    done = [
+        *events,
+        says("bot", "Done.", inv="i0", id="d", timestamp=800.0),
+        user("And now?", inv="i1", id="n", timestamp=801.0),
+    ]
+    compiled = last_of(C.default().fold(), done, "claude-opus-5-5")
+    assert notes_in(compiled)
+    assert "thinking" not in str(compiled.wire["messages"])
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 2.5, "4"])
+def test_a_wrong_number_of_steps_to_keep_is_refused(wrong: object) -> None:
+    with pytest.raises(DeclarationError, match="keep="):
+        C.default().fold(keep=wrong)  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="fold="):
+        C.auto(fold=wrong if wrong is not True else 1)  # type: ignore[arg-type]
+
+
+def test_folding_prints_as_it_is_written_and_can_be_switched_off() -> None:
+    assert str(C.default().fold(keep=6)) == "C.default().fold(keep=6)"
+    assert str(C.auto(fold=False)) == "C.auto(fold=False)"
+    assert C.auto(fold=False).facts.folding is None
+    assert (C.auto() + C.user()).facts.folding == C.auto().facts.folding
+    assert notes_in(last_of(C.auto(fold=False), events_of(7, steps=60))) == []
