@@ -223,6 +223,7 @@ def _is_priced(agent: Agent, policy: Policy) -> bool:
     return (
         alone is not None
         and isinstance(alone.selector, Auto)
+        and not alone.selector.lossless
         and not alone.steps
         and policy.limit is None
         and agent.token_budget is None

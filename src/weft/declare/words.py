@@ -82,17 +82,26 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
         return _of(Nothing())
 
     @hinted
-    def auto(self, *, careful: bool = False) -> Policy:
+    def auto(self, *, careful: bool = False, lossless: bool = False) -> Policy:
         """The whole log, large things reduced when they arrive, edited once when that pays.
 
         If `careful`, each result is shown whole once, and reduced when the next one arrives. That
-        hides nothing that is used at once, and costs more.
+        hides nothing that is used at once, and costs more. If `lossless`, nothing is hidden at all,
+        so no tool is needed to get it back: what stands above is said by reference, and records
+        become tables.
         """
-        if not isinstance(cast("object", careful), bool):
+        for name, value in (("careful", careful), ("lossless", lossless)):
+            if not isinstance(cast("object", value), bool):
+                raise DeclarationError(
+                    f"{name}={value!r}", where="C.auto", hint="pass True or False"
+                )
+        if careful and lossless:
             raise DeclarationError(
-                f"careful={careful!r}", where="C.auto", hint="pass True or False"
+                "careful=True hides results later, and lossless=True never does",
+                where="C.auto",
+                hint="pass one of them",
             )
-        return _of(Auto(careful=careful))
+        return _of(Auto(careful=careful, lossless=lossless))
 
     @hinted
     def user(self, which: Which = "all") -> Policy:

@@ -328,9 +328,10 @@ def _pass(chapter: str, name: str, options: object) -> tuple[Pass, ...]:
 def _select(selector: Selector) -> tuple[Pass, ...]:
     """What a selector does; what is not of the current turn is gone already under C.none()."""
     if isinstance(selector, Auto):
-        from weft.passes.auto import AUTO, reduce_results
+        from weft.passes.auto import AUTO, LOSSLESS, reduce_results
 
-        return () if selector.careful else (partial(reduce_results, options=AUTO),)
+        options = LOSSLESS if selector.lossless else AUTO
+        return () if selector.careful else (partial(reduce_results, options=options),)
     verb = VERBS[type(selector)]
     if isinstance(selector, ThisTurn | Nothing):  # they have no options
         return (cast("Pass", _load(verb.chapter, verb.at_birth)),)
@@ -359,6 +360,8 @@ def _on_request(step: Selector | Protection | Writing) -> tuple[Pass, ...]:
     """What a verb does once the whole request is there."""
     verb = VERBS[type(step)]
     if isinstance(step, Auto):
+        if step.lossless:
+            return ()
         plan = (cast("Pass", _load(verb.chapter, verb.request)),)
         if not step.careful:
             return plan
