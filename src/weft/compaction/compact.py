@@ -288,7 +288,7 @@ class _Work:
 
     def _takes_tool(self, wire: JsonObject) -> bool:
         """Whether one more tool changes nothing about what the provider refuses."""
-        tool = _spell_recall(self.dialect, self.model)
+        tool = spell_recall(self.dialect, self.model)
         with_tool = {**wire, "tools": _add_tool(self.dialect, wire.get("tools"), tool)}
         spelled = (self.dialect.spell(one) for one in (wire, with_tool))
         before, after = (
@@ -353,7 +353,7 @@ class _Work:
             (self.chains[-1], self._policy_key), _Record(self.edit, history.length)
         )
         if RECALL in self.seen.tools and self.policy.facts.makes_handles:
-            self.tool = _spell_recall(self.dialect, self.model)
+            self.tool = spell_recall(self.dialect, self.model)
         if self.edit.is_empty and (self.tool is None or self.head.offers_recall):
             return False
         self._patch()
@@ -681,7 +681,7 @@ def _silent(dialect: Dialect, model: str) -> LoweringReport:
     return LoweringReport(dialect=dialect.traits.name, strict=False, model=model)
 
 
-def _spell_recall(dialect: Dialect, model: str) -> JsonObject:
+def spell_recall(dialect: Dialect, model: str) -> JsonObject:
     """The tool as it is declared to the provider."""
     return dialect.declaration(_recall_decl(), _silent(dialect, model))
 

@@ -84,18 +84,17 @@ def replace_fields(
 
 def join_elements(raw: bytes, known: Sequence[bytes], elements: Sequence[bytes | None]) -> bytes:
     """A JSON list with other elements, and what stood between them; None leaves one out."""
-    between = b",", b", "
+    kept = [one for one in elements if one is not None]
     size = sum(map(len, known))
-    for comma in between:
+    for comma in (b",", b", "):
         if len(raw) == size + len(comma) * (len(known) - 1) + 2:  # as nearly everybody writes it
-            return b"[" + comma.join([one for one in elements if one is not None]) + b"]"
-    pieces: list[bytes] = []
-    at = raw.index(b"[") + 1
-    pieces.append(raw[:at])
+            return b"[" + comma.join(kept) + b"]"
+    at = raw.index(known[0])  # only blanks stand before it
+    pieces = [raw[:at]]
     for element, new in zip(known, elements, strict=True):
         start = raw.index(element, at)  # only blanks and a comma stand before it
         if new is not None:
-            pieces += (raw[at:start], new)
+            pieces += (raw[at:start] if len(pieces) > 1 else b"", new)
         at = start + len(element)
     return b"".join((*pieces, raw[at:]))
 
