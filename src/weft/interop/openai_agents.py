@@ -1,0 +1,51 @@
+"""openai-agents: `RunConfig(call_model_input_filter=WeftFilter())` makes its requests cheaper.
+
+The filter sees the input of each request. An agent that has `weft_filter.tool` among its tools may get
+digests with handles; any other gets only forms that stay in view. The session of a run, and what it
+returns, stay as they are.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import cast
+
+from weft.declare.policy import Policy
+from weft.interop.adk.objects import as_list, field, text
+from weft.interop.hosts import HostCompactor, make_recall, offers_recall, require_host
+from weft.values import JsonObject
+
+_EXTRA, _NAME = "openai-agents", "WeftFilter"
+
+
+class WeftFilter:
+    """A filter for `RunConfig.call_model_input_filter`.
+
+    `compactor` has the numbers: what was compacted, and what was left as it is.
+    """
+
+    def __init__(self, context: Policy | None = None) -> None:
+        self.compactor = HostCompactor(context, where=_NAME)
+
+    @cached_property
+    def tool(self) -> object:
+        """The tool `recall`, for agents whose results may become digests."""
+        agents = vars(require_host("agents", _EXTRA, _NAME))
+        return agents["function_tool"](make_recall(self.compactor))
+
+    def __call__(self, data: object) -> object:
+        """The input of one request after the policy."""
+        given, agent = field(data, "model_data"), field(data, "agent")
+        items = as_list(given, "input")
+        model = field(agent, "model")
+        name = model if isinstance(model, str) else text(model, "model")
+        outcome = self.compactor.compact(
+            cast("list[JsonObject]", items),
+            dialect="openai-responses",
+            model=name,
+            recalls=offers_recall(as_list(agent, "tools")),
+        )
+        if outcome is None:
+            return given
+        after = cast("dict[str, object]", outcome.request)["input"]
+        make = cast("Callable[..., object]", type(given))
+        return make(input=after, instructions=field(given, "instructions"))
