@@ -186,8 +186,11 @@ $(ADK)/.made-adk: $(ADK)/.made-venv pyproject.toml bench/constraints.txt
 $(HOSTS)/.made-venv:
 	$(call make_venv,$(HOSTS))
 
-$(HOSTS)/.made-hosts: $(HOSTS)/.made-venv pyproject.toml tests/interop/hosts/constraints.txt
-	$(call install,$(HOSTS),.[hosts-test],-c tests/interop/hosts/constraints.txt -e ".[hosts-test]")
+$(HOSTS)/.made-libraries: $(HOSTS)/.made-venv pyproject.toml bench/constraints.txt
+	$(call install,$(HOSTS),.[hosts-test],-c bench/constraints.txt -e ".[hosts-test]")
+
+$(HOSTS)/.made-hosts: $(HOSTS)/.made-libraries tests/interop/hosts/packages.txt
+	$(call install,$(HOSTS),tests/interop/hosts/packages.txt,--no-deps -r tests/interop/hosts/packages.txt)
 
 $(CLIENTS)/.made-venv:
 	$(call make_venv,$(CLIENTS))

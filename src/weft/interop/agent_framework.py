@@ -1,7 +1,7 @@
 """agent-framework: `Agent(..., middleware=[WeftMiddleware()])` makes its requests cheaper.
 
-An agent that has `middleware.tool` among its tools may get digests with handles; any other gets only
-forms that stay in view. The messages of a session stay as they are: the request gets copies.
+An agent that has `middleware.tool` among its tools may get digests with handles. Any other gets
+only forms that stay in view. The messages of a session stay as they are: the request gets copies.
 """
 
 import functools
@@ -14,18 +14,18 @@ from weft.interop.adk.objects import as_list, field, text
 from weft.interop.hosts import (
     FIXED,
     Call,
+    Host,
     HostCompactor,
     Piece,
     make_recall,
     offers_recall,
     rebuild_messages,
-    require_host,
     spell_answer,
     spell_result,
     spell_user,
 )
 
-_EXTRA, _NAME = "agent-framework", "WeftMiddleware"
+_HOST = Host("agent-framework", "WeftMiddleware")
 
 
 class Compacting:
@@ -35,14 +35,12 @@ class Compacting:
     """
 
     def __init__(self, context: Policy | None = None) -> None:
-        self.compactor = HostCompactor(context, where=_NAME)
+        self.compactor = HostCompactor(context, where=_HOST.adapter)
 
     @cached_property
     def tool(self) -> object:
         """The tool `recall`, for agents whose results may become digests."""
-        return vars(require_host("agent_framework", _EXTRA, _NAME))["tool"](
-            make_recall(self.compactor)
-        )
+        return _HOST.find("agent_framework", "tool")(make_recall(self.compactor))
 
     async def process(self, context: object, call_next: Callable[[], Awaitable[None]]) -> None:
         """Send other messages with this one request."""
@@ -101,18 +99,19 @@ def _result(content: object) -> str:
 
 def _rebuild(message: object, parts: Mapping[int, str | None]) -> object:
     """A copy of a message with the results that stay, or with another text."""
-    kinds = vars(require_host("agent_framework", _EXTRA, _NAME))
+    kind = _HOST.find("agent_framework", "Content")
     contents = as_list(message, "contents")
     if any(text(one, "type") == "function_result" for one in contents):
         new = [
-            one if parts.get(at) is None else _with_result(kinds["Content"], one, parts[at])
+            one if parts.get(at) is None else _with_result(kind, one, parts[at])
             for at, one in enumerate(contents)
             if at in parts or text(one, "type") != "function_result"
         ]
     else:
-        said = kinds["Content"].from_text(parts.get(0) or "")
-        new = [said, *(one for one in contents if text(one, "type") != "text")]
-    return kinds["Message"](_role(message), new, author_name=field(message, "author_name"))
+        said = cast("Callable[[str], object]", field(kind, "from_text"))
+        new = [said(parts.get(0) or ""), *(one for one in contents if text(one, "type") != "text")]
+    make = _HOST.find("agent_framework", "Message")
+    return make(_role(message), new, author_name=field(message, "author_name"))
 
 
 def _with_result(kind: object, content: object, words: str | None) -> object:
@@ -121,15 +120,13 @@ def _with_result(kind: object, content: object, words: str | None) -> object:
 
 
 def _make_note(words: str) -> object:
-    return vars(require_host("agent_framework", _EXTRA, _NAME))["Message"]("user", [words])
+    return _HOST.find("agent_framework", "Message")("user", [words])
 
 
 @functools.cache
 def middleware_class() -> type[Compacting]:
     """The middleware as agent-framework wants it: of its own class."""
-    base = vars(require_host("agent_framework", _EXTRA, _NAME))["ChatMiddleware"]
-    body = {"__doc__": Compacting.__doc__, "__module__": __name__}
-    return cast("type[Compacting]", type(_NAME, (Compacting, base), body))
+    return _HOST.make_class(Compacting, "agent_framework", "ChatMiddleware")
 
 
 if TYPE_CHECKING:
@@ -137,6 +134,6 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        if name == _NAME:
+        if name == _HOST.adapter:
             return middleware_class()
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,8 +8,9 @@ with it: where anything fails, the messages go out as they were.
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +26,8 @@ from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")
 
+Own = TypeVar("Own")
+
 _REMEMBERED = 32
 """How many requests can still be asked for what they left out."""
 
@@ -33,8 +36,8 @@ class HostCompactor:
     """Compacts the requests of a host, and answers `recall` for them.
 
     `context` is the policy. Where none is given it is `C.auto()`, or `C.auto(lossless=True)` for a
-    request without the tool `recall`. `compacted` counts the requests that were made cheaper, `left`
-    those that were left as they are, by the reason; `tokens` and `tokens_before` add up all of them.
+    request without the tool `recall`. `compacted` counts the requests that were made cheaper,
+    `left` those that were left as they are, by the reason. `tokens` and `tokens_before` add up.
     """
 
     def __init__(self, context: Policy | None = None, *, where: str = "weft") -> None:
@@ -105,14 +108,29 @@ def make_recall(compactor: HostCompactor) -> Callable[..., str]:
     return recall
 
 
-def require_host(module: str, extra: str, name: str) -> object:
-    """A module of the host; an error that says what to install where it is not there."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise UsageError(
-            f"{extra} is not installed", where=name, hint=f"pip install 'weft[{extra}]'"
-        ) from error
+class Host(NamedTuple):
+    """A library that has an adapter: what is installed for it, and what the user writes."""
+
+    extra: str
+    adapter: str
+
+    def find(self, module: str, name: str) -> Callable[..., object]:
+        """A class or a function of the host; an error says what to install for it."""
+        try:
+            loaded = import_module(module)
+        except ImportError as error:
+            raise UsageError(
+                f"{self.extra} is not installed",
+                where=self.adapter,
+                hint=f"pip install 'weft[{self.extra}]'",
+            ) from error
+        return cast("Callable[..., object]", getattr(loaded, name))
+
+    def make_class(self, own: type[Own], module: str, base: str) -> type[Own]:
+        """The adapter's own part as the host wants it: of the host's class."""
+        body = {"__doc__": own.__doc__, "__module__": own.__module__}
+        bases = (own, cast("type", self.find(module, base)))
+        return cast("type[Own]", type(self.adapter, bases, body))
 
 
 # --- a host's messages as those of a chat
@@ -167,6 +185,11 @@ def text_of(message: Json) -> str:
 def offers_recall(tools: Iterable[object]) -> bool:
     """Whether one of a host's tools is `recall`."""
     return any(getattr(tool, "name", None) == RECALL for tool in tools)
+
+
+def copy_with(value: object, **fields: object) -> object:
+    """A copy of a host's dataclass with other fields."""
+    return cast("Callable[..., object]", replace)(value, **fields)
 
 
 class Piece(NamedTuple):

@@ -12,18 +12,18 @@ from weft.interop.adk.objects import as_list, field, text
 from weft.interop.hosts import (
     FIXED,
     Call,
+    Host,
     HostCompactor,
     Piece,
     make_recall,
     rebuild_messages,
-    require_host,
     spell_answer,
     spell_result,
     spell_user,
 )
 from weft.values import JsonObject
 
-_EXTRA, _NAME = "langchain", "WeftMiddleware"
+_HOST = Host("langchain", "WeftMiddleware")
 
 
 class Compacting:
@@ -33,7 +33,7 @@ class Compacting:
     """
 
     def __init__(self, context: Policy | None = None) -> None:
-        self.compactor = HostCompactor(context, where=_NAME)
+        self.compactor = HostCompactor(context, where=_HOST.adapter)
         self.tools: list[object] = [make_tool(self.compactor)]
 
     def wrap_model_call(self, request: object, handler: Callable[[object], object]) -> object:
@@ -64,8 +64,8 @@ def compact_messages(
 ) -> list[object]:
     """Messages of langchain after a policy, for a node of LangGraph that calls a model.
 
-    Without a `compactor` the policy is `C.auto(lossless=True)` where none is given, since nobody could
-    answer `recall`. With one, add `make_tool(compactor)` to the tools of the graph.
+    Without a `compactor` the policy is `C.auto(lossless=True)` where none is given, since nobody
+    could answer `recall`. With one, add `make_tool(compactor)` to the tools of the graph.
     """
     used = compactor if compactor is not None else HostCompactor(context, where="compact_messages")
     return _compact([*messages], used, model=model, recalls=compactor is not None)
@@ -73,8 +73,8 @@ def compact_messages(
 
 def make_tool(compactor: HostCompactor) -> object:
     """The tool `recall`, for what this compactor left out."""
-    tools = vars(require_host("langchain_core.tools", _EXTRA, _NAME))
-    return tools["tool"](make_recall(compactor), parse_docstring=True)
+    tool = _HOST.find("langchain_core.tools", "tool")
+    return tool(make_recall(compactor), parse_docstring=True)
 
 
 def _compact(
@@ -129,16 +129,13 @@ def _rebuild(message: object, parts: Mapping[int, str | None]) -> object:
 
 
 def _make_note(words: str) -> object:
-    messages = vars(require_host("langchain_core.messages", _EXTRA, _NAME))
-    return messages["HumanMessage"](content=words)
+    return _HOST.find("langchain_core.messages", "HumanMessage")(content=words)
 
 
 @functools.cache
 def middleware_class() -> type[Compacting]:
     """The middleware as langchain wants it: of its own class."""
-    base = vars(require_host("langchain.agents.middleware", _EXTRA, _NAME))["AgentMiddleware"]
-    body = {"__doc__": Compacting.__doc__, "__module__": __name__}
-    return cast("type[Compacting]", type(_NAME, (Compacting, base), body))
+    return _HOST.make_class(Compacting, "langchain.agents.middleware", "AgentMiddleware")
 
 
 if TYPE_CHECKING:
@@ -146,6 +143,6 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        if name == _NAME:
+        if name == _HOST.adapter:
             return middleware_class()
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
 """openai-agents: `RunConfig(call_model_input_filter=WeftFilter())` makes its requests cheaper.
 
-The filter sees the input of each request. An agent that has `weft_filter.tool` among its tools may get
-digests with handles; any other gets only forms that stay in view. The session of a run, and what it
-returns, stay as they are.
+The filter sees the input of each request. An agent that has the filter's `tool` among its tools may
+get digests with handles. Any other gets only forms that stay in view. The session of a run, and
+what it returns, stay as they are.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from typing import cast
 
 from weft.declare.policy import Policy
 from weft.interop.adk.objects import as_list, field, text
-from weft.interop.hosts import HostCompactor, make_recall, offers_recall, require_host
+from weft.interop.hosts import Host, HostCompactor, make_recall, offers_recall
 from weft.values import JsonObject
 
-_EXTRA, _NAME = "openai-agents", "WeftFilter"
+_HOST = Host("openai-agents", "WeftFilter")
 
 
 class WeftFilter:
@@ -24,13 +24,12 @@ class WeftFilter:
     """
 
     def __init__(self, context: Policy | None = None) -> None:
-        self.compactor = HostCompactor(context, where=_NAME)
+        self.compactor = HostCompactor(context, where=_HOST.adapter)
 
     @cached_property
     def tool(self) -> object:
         """The tool `recall`, for agents whose results may become digests."""
-        agents = vars(require_host("agents", _EXTRA, _NAME))
-        return agents["function_tool"](make_recall(self.compactor))
+        return _HOST.find("agents", "function_tool")(make_recall(self.compactor))
 
     def __call__(self, data: object) -> object:
         """The input of one request after the policy."""

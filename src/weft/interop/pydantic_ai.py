@@ -5,32 +5,26 @@ Only requests change: the history that a run keeps and returns is as pydantic-ai
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from weft.declare.policy import Policy
 from weft.interop.adk.objects import as_list, field, text
 from weft.interop.hosts import (
     FIXED,
     Call,
+    Host,
     HostCompactor,
     Piece,
+    copy_with,
     make_recall,
     rebuild_messages,
-    require_host,
     spell_answer,
     spell_result,
     spell_user,
 )
 from weft.values import JsonObject
 
-_EXTRA, _NAME = "pydantic-ai", "WeftCapability"
-
-
-class _Part(Protocol):
-    """A message or a part of the host's: a dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, object]]
+_HOST = Host("pydantic-ai", "WeftCapability")
 
 
 class Compacting:
@@ -40,11 +34,11 @@ class Compacting:
     """
 
     def __init__(self, context: Policy | None = None) -> None:
-        self.compactor = HostCompactor(context, where=_NAME)
+        self.compactor = HostCompactor(context, where=_HOST.adapter)
 
     def get_toolset(self) -> object:
         """The tool `recall`."""
-        toolset = vars(require_host("pydantic_ai.toolsets", _EXTRA, _NAME))["FunctionToolset"]
+        toolset = _HOST.find("pydantic_ai.toolsets", "FunctionToolset")
         return toolset([make_recall(self.compactor)])
 
     async def before_model_request(self, ctx: object, request_context: object) -> object:
@@ -110,7 +104,7 @@ def _rebuild(message: object, parts: Mapping[int, str | None]) -> object:
         return _with_text(message, parts.get(0) or "")
     old = as_list(message, "parts")
     new = [_with_content(old[at], words) for at, words in sorted(parts.items())]
-    return replace(cast("_Part", message), parts=new)
+    return copy_with(message, parts=new)
 
 
 def _with_text(message: object, words: str) -> object:
@@ -121,24 +115,22 @@ def _with_text(message: object, words: str) -> object:
         _with_content(one, words if at == texts[0] else "") if at in texts else one
         for at, one in enumerate(parts)
     ]
-    return replace(cast("_Part", message), parts=new)
+    return copy_with(message, parts=new)
 
 
 def _with_content(part: object, words: str | None) -> object:
-    return part if words is None else replace(cast("_Part", part), content=words)
+    return part if words is None else copy_with(part, content=words)
 
 
 def _make_note(words: str) -> object:
-    messages = vars(require_host("pydantic_ai.messages", _EXTRA, _NAME))
-    return messages["ModelRequest"](parts=[messages["UserPromptPart"](content=words)])
+    part = _HOST.find("pydantic_ai.messages", "UserPromptPart")(content=words)
+    return _HOST.find("pydantic_ai.messages", "ModelRequest")(parts=[part])
 
 
 @functools.cache
 def capability_class() -> type[Compacting]:
     """The capability as pydantic-ai wants it: of its own class."""
-    base = vars(require_host("pydantic_ai.capabilities", _EXTRA, _NAME))["AbstractCapability"]
-    body = {"__doc__": Compacting.__doc__, "__module__": __name__}
-    return cast("type[Compacting]", type(_NAME, (Compacting, base), body))
+    return _HOST.make_class(Compacting, "pydantic_ai.capabilities", "AbstractCapability")
 
 
 if TYPE_CHECKING:
@@ -146,6 +138,6 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        if name == _NAME:
+        if name == _HOST.adapter:
             return capability_class()
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,7 @@
 """A session as the messages of a provider: what Weft reads it can give back.
 
-Messages are made of the whole log: nothing is left out, shortened or added for a model. Other agents'
-words stand as an agent is told of them. System texts are not in a log; those of an imported session
-were noted with it, and are not repeated here.
+Messages are made of the whole log: nothing is left out, shortened or added for a model. Other
+agents' words stand as an agent is told of them. System texts are not in a log, and not in messages.
 """
 
 from typing import NamedTuple

@@ -121,8 +121,8 @@ class Session:
         """The session as a provider's messages: the way out for what `from_messages` read.
 
         `dialect` is "openai-chat", "openai-responses", "anthropic" or "gemini". `agent` is whose
-        words are the model's; without it, that of whoever spoke last. What the provider cannot take,
-        such as another's signatures, is left out.
+        words are the model's; without it, that of whoever spoke last. What the provider cannot
+        take, such as another's signatures, is left out.
         """
         # The dialects stand above the log: they are looked up when asked for.
         write = cast(

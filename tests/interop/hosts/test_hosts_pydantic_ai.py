@@ -12,9 +12,7 @@ from pydantic_ai import Agent, ModelMessagesTypeAdapter, capture_run_messages
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from tests.interop.hosts.checks import GAUGES, Played, Program, check_program
-from weft import Policy
-from weft.interop.hosts import HostCompactor
+from tests.interop.hosts.checks import GAUGES, ROUND, Played, Program, check_program
 from weft.interop.pydantic_ai import WeftCapability, _spell_messages
 
 
@@ -77,7 +75,7 @@ async def _question(added: object) -> Played:
 
 
 async def _tool_loop(added: object) -> Played:
-    script = Script(*([("read_gauges", {"place": place})] for place in GAUGES), "Read them all.")
+    script = Script(*([("read_gauges", {"place": place})] for place in ROUND), "Read them all.")
     return script.played((await _agent(script, added).run("Read all places.")).output)
 
 
@@ -115,16 +113,9 @@ async def _history(added: object) -> Played:
 PROGRAMS = [_question, _tool_loop, _parallel_calls, _structured_output, _history]
 
 
-def _compactor(added: object) -> HostCompactor:
-    return added.compactor  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
 async def test_a_stock_program_runs_the_same_and_sends_less(program: Program) -> None:
-    def add(policy: Policy | None) -> object:
-        return WeftCapability(policy)
-
-    await check_program(program, add, _compactor)
+    await check_program(program, WeftCapability)
 
 
 async def test_the_model_gets_back_what_was_left_out() -> None:
