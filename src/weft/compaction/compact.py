@@ -276,7 +276,7 @@ class _Work:
         system = "\n\n".join(one.part.text or "" for one in reading.system)
         facts = facts_for(self.model)
         own = [tool for tool in reading.tools if tool.name == RECALL]
-        is_ours = any(tool.description == _recall_decl().description for tool in own)
+        is_ours = any(tool.description == recall_decl().description for tool in own)
         alone = reading.output is not None and not facts.schema_with_tools
         takes = facts.tools and not alone and (is_ours or not own)
         return _Head(
@@ -673,7 +673,8 @@ def _make_agent(system: str, tools: Sequence[Tool]) -> Agent:
 
 
 @lru_cache(maxsize=1)
-def _recall_decl() -> ToolDecl:
+def recall_decl() -> ToolDecl:
+    """The tool `recall` as every agent is offered it."""
     return recall_tool(Agent(AGENT))
 
 
@@ -683,13 +684,13 @@ def _silent(dialect: Dialect, model: str) -> LoweringReport:
 
 def spell_recall(dialect: Dialect, model: str) -> JsonObject:
     """The tool as it is declared to the provider."""
-    return dialect.declaration(_recall_decl(), _silent(dialect, model))
+    return dialect.declaration(recall_decl(), _silent(dialect, model))
 
 
 def _add_tool(dialect: Dialect, tools: Json, declared: JsonObject) -> list[Json]:
     """The tools with one more; those that came stay as they are."""
     added: list[Json] = []
-    dialect.add_tool(added, _recall_decl(), declared)
+    dialect.add_tool(added, recall_decl(), declared)
     return [*(tools if isinstance(tools, list) else ()), *added]
 
 

@@ -8,12 +8,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
+from weft.compaction.compact import recall_decl
 from weft.declare.policy import Policy
 from weft.interop.hosts import (
     Call,
     Host,
     HostCompactor,
-    make_recall,
     spell_answer,
     spell_result,
     spell_user,
@@ -56,14 +56,15 @@ class WeftHooks:
         }
 
     def _make_server(self) -> object:
-        recall = make_recall(self.compactor)
         tool = _HOST.find("claude_agent_sdk", "tool")
-        kinds: dict[str, object] = {"handle": str, "lines": str, "query": str}
-        declare = cast("Callable[[object], object]", tool(RECALL, recall.__doc__ or "", kinds))
+        declared = recall_decl()
+        declare = cast(
+            "Callable[[object], object]",
+            tool(RECALL, declared.description, declared.parameters),
+        )
 
-        async def answer(arguments: Mapping[str, object]) -> dict[str, object]:
-            words = {key: str(value) for key, value in arguments.items() if key in kinds}
-            return {"content": [{"type": "text", "text": recall(**words)}]}
+        async def answer(arguments: Mapping[str, Json]) -> dict[str, object]:
+            return {"content": [{"type": "text", "text": self.compactor.recall(**arguments)}]}
 
         make = _HOST.find("claude_agent_sdk", "create_sdk_mcp_server")
         return make(_SERVER, tools=[declare(answer)])

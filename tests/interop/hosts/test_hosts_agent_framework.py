@@ -19,8 +19,7 @@ from agent_framework import (
 )
 from pydantic import BaseModel
 
-from tests.interop.hosts.checks import GAUGES, ROUND, Played, Program, check_program
-from weft import C
+from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
 from weft.interop.agent_framework import WeftMiddleware, _spell_messages
 
 
@@ -127,7 +126,7 @@ async def test_an_agent_with_the_tool_gets_back_what_was_left_out() -> None:
         return [("recall", {"handle": handle[1], "lines": "399-400"})]
 
     script = Script([("read_gauges", {"place": "north"})], ask, "Got it.")
-    added = WeftMiddleware(C.default().compact(results=300))
+    added = WeftMiddleware(DIGESTS)
     result = await _agent(script, added, added.tool).run("Look north.")
     assert result.text == "Got it."
     assert "north gauge 399: " in json.dumps(script.requests[-1])

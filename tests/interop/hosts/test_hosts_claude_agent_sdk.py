@@ -70,10 +70,18 @@ class Program(Transport):
                 await self._answer(ask)
         for at, step in enumerate(self.tools):
             name, arguments, response = step(self) if callable(step) else step
-            if name.startswith("mcp__"):
-                ask = _request(f"m{at}", self._call(name, arguments))
+            if name.startswith("mcp__weft__"):
+                for ask in self._greet(at):
+                    yield ask
+                    await self._answer(ask)
+                call = {"name": name.split("__")[2], "arguments": arguments}
+                ask = _request(
+                    f"m{at}", _message({"id": 1, "method": "tools/call", "params": call})
+                )
                 yield ask
-                answer = (await self._answer(ask))["mcp_response"]["result"]
+                answer = (await self._answer(ask))["mcp_response"]
+                assert "result" in answer, answer
+                answer = answer["result"]
                 self.shown.append(answer["content"][0]["text"])
                 continue
             given = {
@@ -110,13 +118,14 @@ class Program(Transport):
             for at, callback in enumerate(callbacks)
         ]  # fmt: skip
 
-    def _call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        _, server, tool = name.split("__")
-        message = {
-            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-            "params": {"name": tool, "arguments": arguments},
-        }  # fmt: skip
-        return {"subtype": "mcp_message", "server_name": server, "message": message}
+    def _greet(self, at: int) -> list[dict[str, Any]]:
+        """What a client says to a server first."""
+        client = {"name": "program", "version": "1"}
+        first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+        return [
+            _request(f"i{at}", _message({"id": 0, "method": "initialize", "params": first})),
+            _request(f"n{at}", _message({"method": "notifications/initialized"})),
+        ]
 
     async def _answer(self, ask: dict[str, Any]) -> dict[str, Any]:
         id = ask["request_id"]
@@ -127,6 +136,11 @@ class Program(Transport):
         )
         assert answer["response"]["subtype"] == "success", answer
         return answer["response"]["response"]
+
+
+def _message(fields: dict[str, Any]) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", **fields}
+    return {"subtype": "mcp_message", "server_name": "weft", "message": message}
 
 
 def _request(id: str, request: dict[str, Any]) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from openai.types.responses import (
 )
 from pydantic import BaseModel
 
-from tests.interop.hosts.checks import GAUGES, ROUND, Played, Program, check_program
-from weft import C, Session
+from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
+from weft import Session
 from weft.interop.openai_agents import WeftFilter
 
 
@@ -152,7 +152,7 @@ async def test_an_agent_with_the_tool_gets_back_what_was_left_out() -> None:
         ]
 
     script = Script([("read_gauges", {"place": "north"})], ask, "Got it.")
-    added = WeftFilter(C.default().compact(results=300))
+    added = WeftFilter(DIGESTS)
     result = await Runner.run(_agent(script, added.tool), "Look.", run_config=_config(added))
     assert result.final_output == "Got it."
     assert "north gauge 399: " in json.dumps(script.requests[-1])

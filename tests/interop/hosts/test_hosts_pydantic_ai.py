@@ -12,7 +12,7 @@ from pydantic_ai import Agent, ModelMessagesTypeAdapter, capture_run_messages
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from tests.interop.hosts.checks import GAUGES, ROUND, Played, Program, check_program
+from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
 from weft.interop.pydantic_ai import WeftCapability, _spell_messages
 
 
@@ -126,6 +126,6 @@ async def test_the_model_gets_back_what_was_left_out() -> None:
         return [("recall", {"handle": handle[1], "lines": "399-400"})]
 
     script = Script([("read_gauges", {"place": "north"})], ask, "Got it.")
-    result = await _agent(script, WeftCapability()).run("Look north.")
+    result = await _agent(script, WeftCapability(DIGESTS)).run("Look north.")
     assert result.output == "Got it."
     assert "north gauge 399: " in json.dumps(script.requests[-1])
