@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from weft.compaction.patching import Edit, Patcher, compare_items, spell_block
+from weft.compaction.patching import Patcher, RequestEdit, compare_items, spell_block
 from weft.compaction.reading import (
     AGENT,
-    Body,
     Histories,
-    History,
     HistoryReader,
+    ReadHistory,
     Request,
+    RequestBody,
     chain_hashes,
     read_body,
 )
@@ -37,6 +37,7 @@ from weft.compaction.splicing import (
 from weft.compiler import Compilation, compile_request
 from weft.compiler.costs import Rates, announced, load_of, rates_for
 from weft.compiler.parts import media_block
+from weft.compiler.plan import NamedModel
 from weft.compiler.tools import recall_tool, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent, C, RunConfig, Tool
@@ -178,13 +179,6 @@ class _Total(NamedTuple):
     shared: int
 
 
-class _Target(NamedTuple):
-    """A model by its name, spoken to in the dialect of the request."""
-
-    name: str
-    dialect: str
-
-
 class _Head(msgspec.Struct, frozen=True):
     """Everything but the conversation, as far as it decides about it."""
 
@@ -203,7 +197,7 @@ class _Record(msgspec.Struct):
     The marks are what it takes up to each of its messages, as they came and as they went.
     """
 
-    edit: Edit = Edit()
+    edit: RequestEdit = RequestEdit()
     length: int = 0
     marks_before: list[Mark] = []
     marks_after: list[Mark] = []
@@ -212,14 +206,14 @@ class _Record(msgspec.Struct):
 class _Work:
     """One request on its way through the passes and back."""
 
-    def __init__(self, body: Body, policy: Policy, model: str) -> None:
+    def __init__(self, body: RequestBody, policy: Policy, model: str) -> None:
         self.body, self.dialect = body, body.dialect
         self.model = model or wire_name(YARDSTICK)
-        self.request: Request = body.given
+        self.request: Request = body.request
         self.sources: tuple[int | None, ...] = tuple(range(len(body.messages)))
         self.tool: JsonObject | None = None
         self.notes: list[Diagnostic] = []
-        self.edit = Edit()
+        self.edit = RequestEdit()
         self.record = _Record()
         self._patcher = Patcher(self.dialect, self.model)
         self.messages: list[Json] = body.messages
@@ -267,7 +261,7 @@ class _Work:
 
     def _read_head(self) -> _Head:
         """What stands before the conversation; what cannot be read of it decides nothing."""
-        wire = {**self.body.wire, self.dialect.traits.turns: self._lead}
+        wire: JsonObject = {**self.body.wire, self.dialect.traits.turns: self._lead}
         try:
             reading = self.dialect.read(self.dialect.spell(wire))
             weighed = self.dialect.weigh_head(wire)
@@ -289,7 +283,7 @@ class _Work:
     def _takes_tool(self, wire: JsonObject) -> bool:
         """Whether one more tool changes nothing about what the provider refuses."""
         tool = spell_recall(self.dialect, self.model)
-        with_tool = {**wire, "tools": _add_tool(self.dialect, wire.get("tools"), tool)}
+        with_tool: JsonObject = {**wire, "tools": _add_tool(self.dialect, wire.get("tools"), tool)}
         spelled = (self.dialect.spell(one) for one in (wire, with_tool))
         before, after = (
             {one.message for one in self.dialect.refuse_head(one, self.model)} for one in spelled
@@ -313,7 +307,7 @@ class _Work:
     # What is done.
 
     @cached_property
-    def history(self) -> History:
+    def history(self) -> ReadHistory:
         reader = HistoryReader(self.dialect, self.model)
         return _histories.read(reader, self.body, self.chains)
 
@@ -322,7 +316,7 @@ class _Work:
         # the same object again: plans are kept by it
         config = _configs.read(
             (self.model, dialect, policy),
-            lambda: RunConfig(model=_Target(self.model, dialect), context=policy),
+            lambda: RunConfig(model=NamedModel(self.model, dialect), context=policy),
         )
         return compile_request(self.head.agent, session=self.history.session, config=config)
 
@@ -360,7 +354,7 @@ class _Work:
         if (self.edit.drops or self.edit.insertions) and (problems := self._new_problems()):
             self._undo(problems)
             return False
-        protected = {**self.body.wire, self.dialect.traits.turns: self.messages}
+        protected: JsonObject = {**self.body.wire, self.dialect.traits.turns: self.messages}
         self.seen.require_protected(self.seen.prompt, protected)
         self.seen.require_cleared(protected)
         return True
@@ -396,12 +390,12 @@ class _Work:
             wire["tools"] = _add_tool(self.dialect, wire.get("tools"), self.tool)
         self.wire = wire
         if body.raw is None:
-            if isinstance(body.given, (bytes, str)):  # only Python reads what came
+            if isinstance(body.request, (bytes, str)):  # only Python reads what came
                 raw = encode(cast("Json", self.messages) if body.is_list else wire)
-                return raw.decode() if isinstance(body.given, str) else raw
+                return raw.decode() if isinstance(body.request, str) else raw
             return cast("Request", self.messages) if body.is_list else wire
         raw = self._splice_messages(body.raw) if body.is_list else self._splice(body.raw)
-        return raw.decode() if isinstance(body.given, str) else raw
+        return raw.decode() if isinstance(body.request, str) else raw
 
     def _splice(self, raw: bytes) -> bytes:
         """The bytes of a whole request, with those of its messages and tools that changed."""
@@ -449,16 +443,16 @@ class _Work:
     def _new_problems(self) -> tuple[str, ...]:
         """What the provider would refuse of the request now, and would have taken as it came."""
         name, turns = self.dialect.traits.name, self.dialect.traits.turns
-        now = {**self.wire, turns: self.messages}
-        found = {one.message for one in refusals(name, now, self.model)}
-        if not found:
+        now: JsonObject = {**self.wire, turns: self.messages}
+        problems = {one.message for one in refusals(name, now, self.model)}
+        if not problems:
             return ()
-        return tuple(found - {one.message for one in refusals(name, self.body.wire, self.model)})
+        return tuple(problems - {one.message for one in refusals(name, self.body.wire, self.model)})
 
     def _undo(self, problems: tuple[str, ...]) -> None:
         """Let the request be as it came: a provider would refuse it as it is."""
-        self.edit, self.messages, self.wire = Edit(), self.body.messages, self.body.wire
-        self.request, self.tool = self.body.given, None
+        self.edit, self.messages, self.wire = RequestEdit(), self.body.messages, self.body.wire
+        self.request, self.tool = self.body.request, None
         self.sources = tuple(range(len(self.messages)))
         # the next request is not to build on what was not sent
         self.record = _records.keep((self.chains[-1], self._policy_key), _Record())

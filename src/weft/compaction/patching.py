@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from weft.compaction.reading import History, Path, Place
+from weft.compaction.reading import PartPlace, Path, ReadHistory
 from weft.dialects import Dialect
 from weft.dialects.base import result_text
 from weft.dialects.caching import MARKS
@@ -23,17 +23,17 @@ from weft.values import Json, JsonObject, compact
 Key: TypeAlias = tuple[int, int]
 """A part in the log: the number of its event, and its own in it."""
 
-Field: TypeAlias = "tuple[Path, Json]"
+PatchedField: TypeAlias = "tuple[Path, Json]"
 """A place in a message, and what stands there now."""
 
 
-class Change(msgspec.Struct):
+class PartChange(msgspec.Struct):
     """A part that says something else now, and by which fields of its message."""
 
     path: Path
     before: Block
     after: Block
-    fields: tuple[Field, ...] | None = None
+    fields: tuple[PatchedField, ...] | None = None
     spliced: bytes | None = None
     """The bytes of its message, where this is the first change of it."""
 
@@ -50,7 +50,7 @@ class Insertion(NamedTuple):
     item: Item
 
 
-class Edit(NamedTuple):
+class RequestEdit(NamedTuple):
     """What a policy did to a request: by message what changed and what goes, and what is new.
 
     A message whose drops are the empty path goes as a whole. `plain` and `seen` are the items
@@ -58,7 +58,7 @@ class Edit(NamedTuple):
     `stable` messages were the same.
     """
 
-    changes: Mapping[int, list[Change]] = {}
+    changes: Mapping[int, list[PartChange]] = {}
     drops: Mapping[int, list[Path]] = {}
     insertions: Sequence[Insertion] = ()
     plain: Sequence[Item] = ()
@@ -72,8 +72,12 @@ class Edit(NamedTuple):
 
 
 def compare_items(
-    plain: Sequence[Item], seen: Sequence[Item], history: History, earlier: Edit, length: int
-) -> Edit:
+    plain: Sequence[Item],
+    seen: Sequence[Item],
+    history: ReadHistory,
+    earlier: RequestEdit,
+    length: int,
+) -> RequestEdit:
     """What a policy did, from the items without it and those with it.
 
     `earlier` is what it did to a request of `length` messages that this one begins with: the items
@@ -97,7 +101,7 @@ def compare_items(
             continue
         stays.add(place.message)
         if place.path is not None and not _says_the_same(block, now):
-            changes.setdefault(place.message, []).append(Change(place.path, block, now))
+            changes.setdefault(place.message, []).append(PartChange(place.path, block, now))
     for at in drops.keys() - stays:
         drops[at] = [()]  # nothing of it is left, so what nobody read of it goes too
     waiting: list[Item] = []
@@ -109,7 +113,7 @@ def compare_items(
         elif item not in plain:  # every request may have it, policy or not
             waiting.append(item)
     insertions += [Insertion(history.length, one) for one in waiting]
-    edit = Edit(changes, drops, insertions, plain, seen)
+    edit = RequestEdit(changes, drops, insertions, plain, seen)
     return edit._replace(stable=_count_stable(edit, earlier, first, length))
 
 
@@ -139,7 +143,7 @@ def _reaches(messages: Sequence[int], first: int) -> bool:
     return not messages or max(messages) >= first
 
 
-def _count_stable(edit: Edit, earlier: Edit, first: int, length: int) -> int:
+def _count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
     """How many messages of the earlier request are in this one in the same words."""
     for at in range(first, length):
         if (
@@ -152,17 +156,17 @@ def _count_stable(edit: Edit, earlier: Edit, first: int, length: int) -> int:
     return length
 
 
-def _inserted_at(edit: Edit, message: int) -> list[tuple[Block, ...]]:
+def _inserted_at(edit: RequestEdit, message: int) -> list[tuple[Block, ...]]:
     return [one.item.blocks for one in edit.insertions if one.message == message]
 
 
 class _Places:
     """Where the blocks of items stand."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: ReadHistory) -> None:
         self._places = history.places.since(0)
 
-    def at(self, key: Key) -> Place:
+    def at(self, key: Key) -> PartPlace:
         """The place of a part."""
         return self._places[key[0] - 1][key[1]]
 
@@ -232,7 +236,7 @@ class Patcher:
         self.model = model
 
     def patch_message(
-        self, message: Json, changes: Sequence[Change], drops: Sequence[Path]
+        self, message: Json, changes: Sequence[PartChange], drops: Sequence[Path]
     ) -> Json:
         """The message with its changes and without what is dropped; None where all of it goes."""
         patched = message
@@ -247,7 +251,7 @@ class Patcher:
         """The messages of an item that stands nowhere in what came."""
         return [entry.wire for entry in self.dialect.turns_of(item, self.model)]
 
-    def _fields(self, message: Json, change: Change) -> Iterator[Field]:
+    def _fields(self, message: Json, change: PartChange) -> Iterator[PatchedField]:
         """The fields of a message by which a part says what it says now."""
         path, before, after = change.path, change.before, change.after
         old = _value_at(message, path)
@@ -287,8 +291,8 @@ def _with_text(pieces: list[Json], value: str | list[Json], *, keeps_media: bool
     marks: JsonObject = {key: one[key] for one in spoken for key in MARKS if key in one}
     if spoken:
         return [{**spoken[0], "text": text, **marks}, *rest]
-    made = [one for one in value if _is_text(one)] if isinstance(value, list) else []
-    return [*(made or [{"type": "text", "text": text}]), *rest]
+    pieces_now = [one for one in value if _is_text(one)] if isinstance(value, list) else []
+    return [*(pieces_now or [{"type": "text", "text": text}]), *rest]
 
 
 def _is_text(piece: Json) -> bool:

@@ -37,14 +37,14 @@ Request: TypeAlias = "JsonObject | list[JsonObject] | bytes | str"
 # --- what came
 
 
-class Body(NamedTuple):
+class RequestBody(NamedTuple):
     """A request as it came, and its messages one by one.
 
     `keys` are the bytes of each message, by which it is known again. `raw` is the JSON where it
     came as such, and `is_list` says that only messages came.
     """
 
-    given: Request
+    request: Request
     wire: JsonObject
     dialect: Dialect
     messages: list[Json]
@@ -53,7 +53,7 @@ class Body(NamedTuple):
     is_list: bool
 
 
-def read_body(request: Request, dialect: str | None) -> Body:
+def read_body(request: Request, dialect: str | None) -> RequestBody:
     """The request, with its messages apart; a UsageError where it is not a request."""
     raw: bytes | None = None
     value: object = request
@@ -79,7 +79,7 @@ def read_body(request: Request, dialect: str | None) -> Body:
     keys = None if raw is None else _split(raw, None if is_list else target.traits.turns)
     if keys is None or len(keys) != len(messages):  # what only Python reads has no bytes of its own
         raw, keys = None, _encode_all(messages)
-    return Body(request, wire, target, messages, keys, raw, is_list)
+    return RequestBody(request, wire, target, messages, keys, raw, is_list)
 
 
 def _split(raw: bytes, key: str | None) -> list[bytes] | None:
@@ -159,7 +159,7 @@ def _dialect_of_list(messages: list[Json]) -> str:
 # --- what it says
 
 
-class Place(NamedTuple):
+class PartPlace(NamedTuple):
     """Where a part of an event stands: its message, and the way to it there.
 
     The way is None where the part stands nowhere by itself, so that nothing can be patched.
@@ -169,7 +169,7 @@ class Place(NamedTuple):
     path: Path | None
 
 
-class History(msgspec.Struct, frozen=True):
+class ReadHistory(msgspec.Struct, frozen=True):
     """What was read of a conversation: its log, and by event where each part of it stands.
 
     `length` messages were read, and `names` are the tools that were called in them by the ids of
@@ -179,7 +179,9 @@ class History(msgspec.Struct, frozen=True):
 
     length: int = 0
     session: Session = msgspec.field(default_factory=lambda: Session("request"))
-    places: Strand[tuple[Place, ...]] = msgspec.field(default_factory=Strand[tuple[Place, ...]])
+    places: Strand[tuple[PartPlace, ...]] = msgspec.field(
+        default_factory=Strand[tuple[PartPlace, ...]]
+    )
     names: dict[str, str] = {}
     turns: int = 0
     last: str = ""
@@ -191,7 +193,7 @@ class _Unit(NamedTuple):
 
     kind: Literal["user", "results", "answer"]
     parts: list[Part]
-    places: list[Place]
+    places: list[PartPlace]
 
 
 class HistoryReader:
@@ -204,7 +206,7 @@ class HistoryReader:
         # where each call is an element of its own, those of one answer follow each other
         self._joining = {"results"} | ({"answer"} if traits.calls == ("", "") else set[str]())
 
-    def extend(self, history: History, messages: Sequence[Json]) -> History | None:
+    def extend(self, history: ReadHistory, messages: Sequence[Json]) -> ReadHistory | None:
         """The history with all of the messages; None where a new one belongs to its last event."""
         names = {**history.names}
         answered = history.answered
@@ -222,13 +224,13 @@ class HistoryReader:
                 units.append(unit)
         turns, number = history.turns, len(history.session.events)
         events: list[Event] = []
-        places: list[tuple[Place, ...]] = []
+        places: list[tuple[PartPlace, ...]] = []
         for unit in units:
             turns += unit.kind == "user"
             event = self._event(unit, number + len(events) + 1, max(1, turns))
             events.append(event)
             places.append(tuple(unit.places))
-        return History(
+        return ReadHistory(
             len(messages),
             history.session.append(*events) if events else history.session,
             history.places.extend(places),
@@ -261,7 +263,7 @@ class HistoryReader:
             words = _Unit("answer", [], [])
         for one in turn.parts:
             part = one.part
-            place = Place(index, finder.find(one))
+            place = PartPlace(index, finder.find(one))
             call, result = part.function_call, part.function_response
             if part.kind == "empty" or not _is_sound(part):
                 continue
@@ -360,7 +362,7 @@ _DEEPEST = 3
 class _Known(NamedTuple):
     """A history by the hash of its messages, and how large they are."""
 
-    history: History
+    history: ReadHistory
     size: int
 
 
@@ -379,7 +381,9 @@ class Histories:
         self._size = 0
         self._lock = Lock()
 
-    def read(self, reader: HistoryReader, body: Body, chains: Sequence[bytes]) -> History:
+    def read(
+        self, reader: HistoryReader, body: RequestBody, chains: Sequence[bytes]
+    ) -> ReadHistory:
         """The history of a request, of which only what is new is read."""
         for index in range(len(chains) - 1, -1, -1):
             with self._lock:
@@ -393,11 +397,13 @@ class Histories:
             grown = reader.extend(known.history, _own_copies(body, known.history.length))
             if grown is not None:
                 return self._keep(chains, grown, body)
-        history = reader.extend(History(), _own_copies(body, 0))
+        history = reader.extend(ReadHistory(), _own_copies(body, 0))
         assert history is not None  # an empty history has no last event
         return self._keep(chains, history, body)
 
-    def _keep(self, chains: Sequence[bytes], history: History, body: Body) -> History:
+    def _keep(
+        self, chains: Sequence[bytes], history: ReadHistory, body: RequestBody
+    ) -> ReadHistory:
         if not chains:
             return history
         size = sum(map(len, body.keys))
@@ -429,7 +435,7 @@ def chain_hashes(keys: Sequence[bytes], start: bytes) -> list[bytes]:
     return chains
 
 
-def _own_copies(body: Body, start: int) -> list[Json]:
+def _own_copies(body: RequestBody, start: int) -> list[Json]:
     """The messages, from `start` on as copies: the caller may change his later."""
     messages = body.messages[:start]
     if body.raw is not None:  # nobody else has what was decoded here

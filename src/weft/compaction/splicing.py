@@ -84,11 +84,11 @@ def replace_fields(
 
 def join_elements(raw: bytes, known: Sequence[bytes], elements: Sequence[bytes | None]) -> bytes:
     """A JSON list with other elements, and what stood between them; None leaves one out."""
-    kept = [one for one in elements if one is not None]
+    remaining = [one for one in elements if one is not None]
     size = sum(map(len, known))
     for comma in (b",", b", "):
         if len(raw) == size + len(comma) * (len(known) - 1) + 2:  # as nearly everybody writes it
-            return b"[" + comma.join(kept) + b"]"
+            return b"[" + comma.join(remaining) + b"]"
     at = raw.index(known[0])  # only blanks stand before it
     pieces = [raw[:at]]
     for element, new in zip(known, elements, strict=True):

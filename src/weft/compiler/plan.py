@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from operator import is_
-from typing import Literal, Protocol, cast, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -62,6 +62,13 @@ class ModelLike(Protocol):
     def dialect(self) -> str:
         """The dialect it speaks."""
         ...
+
+
+class NamedModel(NamedTuple):
+    """A model by its name, spoken to in a dialect that need not be its own."""
+
+    name: str
+    dialect: str
 
 
 class Target(msgspec.Struct, frozen=True):

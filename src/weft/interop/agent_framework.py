@@ -16,7 +16,7 @@ from weft.interop.hosts import (
     Call,
     Host,
     HostCompactor,
-    Piece,
+    HostPiece,
     make_recall,
     offers_recall,
     rebuild_messages,
@@ -45,8 +45,7 @@ class Compacting:
     async def process(self, context: object, call_next: Callable[[], Awaitable[None]]) -> None:
         """Send other messages with this one request."""
         messages = as_list(context, "messages")
-        given = field(context, "options")
-        options = cast("Mapping[str, object]", given) if isinstance(given, Mapping) else {}
+        options = cast("Mapping[str, object]", field(context, "options") or {})
         named = options.get("model") or text(field(context, "client"), "model")
         tools = options.get("tools")
         listed = cast("list[object]", tools) if isinstance(tools, list) else [tools]
@@ -62,7 +61,7 @@ class Compacting:
         await call_next()
 
 
-def _spell_messages(messages: list[object]) -> Iterator[Piece]:
+def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
     for index, message in enumerate(messages):
         contents = as_list(message, "contents")
         role = _role(message)
@@ -71,7 +70,7 @@ def _spell_messages(messages: list[object]) -> Iterator[Piece]:
         ]
         if results:
             for at, one in results:
-                yield Piece(spell_result(text(one, "call_id"), _result(one)), index, at)
+                yield HostPiece(spell_result(text(one, "call_id"), _result(one)), index, at)
             continue
         words = "\n".join(text(one, "text") for one in contents if text(one, "type") == "text")
         calls = [
@@ -80,11 +79,11 @@ def _spell_messages(messages: list[object]) -> Iterator[Piece]:
             if text(one, "type") == "function_call"
         ]
         if role == "assistant" and (words or calls):
-            yield Piece(spell_answer(words, calls), index)
+            yield HostPiece(spell_answer(words, calls), index)
         elif role == "user":
-            yield Piece(spell_user(words or "[media]"), index)
+            yield HostPiece(spell_user(words or "[media]"), index)
         else:
-            yield Piece(FIXED, index)
+            yield HostPiece(FIXED, index)
 
 
 def _role(message: object) -> str:
@@ -108,8 +107,11 @@ def _rebuild(message: object, parts: Mapping[int, str | None]) -> object:
             if at in parts or text(one, "type") != "function_result"
         ]
     else:
-        said = cast("Callable[[str], object]", field(kind, "from_text"))
-        new = [said(parts.get(0) or ""), *(one for one in contents if text(one, "type") != "text")]
+        make_text = cast("Callable[[str], object]", field(kind, "from_text"))
+        new = [
+            make_text(parts.get(0) or ""),
+            *(one for one in contents if text(one, "type") != "text"),
+        ]
     make = _HOST.find("agent_framework", "Message")
     return make(_role(message), new, author_name=field(message, "author_name"))
 

@@ -70,23 +70,26 @@ class WeftHooks:
         return make(_SERVER, tools=[declare(answer)])
 
     async def note_prompt(
-        self, given: Mapping[str, object], tool_use_id: str | None, context: object
+        self, hook_input: Mapping[str, object], tool_use_id: str | None, context: object
     ) -> dict[str, object]:
         """Remember what the user asks for: a digest keeps what fits it."""
-        self._messages(given).append(spell_user(str(given.get("prompt") or "")))
+        self._messages(hook_input).append(spell_user(str(hook_input.get("prompt") or "")))
         return {}
 
     async def shorten_result(
-        self, given: Mapping[str, object], tool_use_id: str | None, context: object
+        self, hook_input: Mapping[str, object], tool_use_id: str | None, context: object
     ) -> dict[str, object]:
         """Replace the text of a new result in the shape that its tool gave it."""
-        name, response = str(given.get("tool_name")), cast("Json", given.get("tool_response"))
+        name, response = (
+            str(hook_input.get("tool_name")),
+            cast("Json", hook_input.get("tool_response")),
+        )
         path = _longest_text(response)
         if path is None or name.endswith(f"__{RECALL}"):
             return {}
-        messages = self._messages(given)
-        id = str(given.get("tool_use_id") or tool_use_id or len(messages))
-        messages.append(spell_answer("", [Call(id, name, given.get("tool_input"))]))
+        messages = self._messages(hook_input)
+        id = str(hook_input.get("tool_use_id") or tool_use_id or len(messages))
+        messages.append(spell_answer("", [Call(id, name, hook_input.get("tool_input"))]))
         messages.append(spell_result(id, str(_text_at(response, path))))
         outcome = self.compactor.compact([*messages], model=self.model, recalls=True)
         if outcome is None:
@@ -98,9 +101,9 @@ class WeftHooks:
         output: JsonObject = {"hookEventName": "PostToolUse", "updatedToolOutput": updated}
         return {"hookSpecificOutput": output}
 
-    def _messages(self, given: Mapping[str, object]) -> list[JsonObject]:
+    def _messages(self, hook_input: Mapping[str, object]) -> list[JsonObject]:
         """What was said and returned in a session so far; that of the oldest is forgotten."""
-        id = str(given.get("session_id"))
+        id = str(hook_input.get("session_id"))
         messages = self._sessions.setdefault(id, [])
         self._sessions.move_to_end(id)
         while len(self._sessions) > _MOST_SESSIONS:

@@ -37,7 +37,7 @@ class HostCompactor:
 
     `context` is the policy. Where none is given it is `C.auto()`, or `C.auto(lossless=True)` for a
     request without the tool `recall`. `compacted` counts the requests that were made cheaper,
-    `left` those that were left as they are, by the reason. `tokens` and `tokens_before` add up.
+    `skipped` those that were left as they are, by the reason. `tokens` and `tokens_before` add up.
     """
 
     def __init__(self, context: Policy | None = None, *, where: str = "weft") -> None:
@@ -45,7 +45,7 @@ class HostCompactor:
             require_stateless(context, where=where)
         self.context = context
         self.compacted = self.tokens = self.tokens_before = 0
-        self.left: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()
         self._recent: deque[Compacted] = deque(maxlen=_REMEMBERED)
 
     def compact(
@@ -67,24 +67,24 @@ class HostCompactor:
             if any(isinstance(one, Redact | Label) for one in policy.protections):
                 raise  # what a policy keeps away from the model is never sent
             _log.warning("a request is left as it is", exc_info=True)
-            self.left[f"{type(error).__name__}: {error}"] += 1
+            self.skipped[f"{type(error).__name__}: {error}"] += 1
             return None
         self._recent.append(outcome)
         if outcome.request is request:
-            self.left["there is nothing to leave out"] += 1
+            self.skipped["there is nothing to leave out"] += 1
             return None
         self.compacted += 1
         return outcome
 
     def recall(self, **arguments: Json) -> str:
         """What a handle stands for, in the newest request that knows it."""
-        given = {key: value for key, value in arguments.items() if value not in (None, "")}
+        wishes = {key: value for key, value in arguments.items() if value not in (None, "")}
         answer = "there is no handle yet"
         for outcome in reversed(self._recent):
-            found = outcome.look_up(given)
-            if "there is no handle" not in found:
-                return found
-            answer = found
+            text = outcome.look_up(wishes)
+            if "there is no handle" not in text:
+                return text
+            answer = text
         return answer
 
 
@@ -192,7 +192,7 @@ def copy_with(value: object, **fields: object) -> object:
     return cast("Callable[..., object]", replace)(value, **fields)
 
 
-class Piece(NamedTuple):
+class HostPiece(NamedTuple):
     """A message of a chat, and which part of which of the host's messages it stands for."""
 
     wire: JsonObject
@@ -206,7 +206,7 @@ FIXED: JsonObject = {"role": "system", "content": ""}
 
 def rebuild_messages(
     messages: Sequence[object],
-    pieces: Sequence[Piece],
+    pieces: Sequence[HostPiece],
     outcome: Compacted,
     rebuild: Callable[[object, Mapping[int, str | None]], object],
     note: Callable[[str], object],

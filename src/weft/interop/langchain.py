@@ -14,7 +14,7 @@ from weft.interop.hosts import (
     Call,
     Host,
     HostCompactor,
-    Piece,
+    HostPiece,
     make_recall,
     rebuild_messages,
     spell_answer,
@@ -88,9 +88,9 @@ def _compact(
     return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)
 
 
-def _spell_messages(messages: list[object]) -> Iterator[Piece]:
+def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
     for index, message in enumerate(messages):
-        yield Piece(_spell_message(message), index)
+        yield HostPiece(_spell_message(message), index)
 
 
 def _spell_message(message: object) -> JsonObject:
@@ -103,8 +103,9 @@ def _spell_message(message: object) -> JsonObject:
         return FIXED
     calls: list[Call] = []
     for call in as_list(message, "tool_calls"):
-        made = cast("Mapping[str, object]", call)
-        calls.append(Call(str(made.get("id") or ""), str(made.get("name")), made.get("args")))
+        fields = cast("Mapping[str, object]", call)
+        id, name = fields.get("id"), fields.get("name")
+        calls.append(Call(str(id or ""), str(name), fields.get("args")))
     return spell_answer(words, calls) if words or calls else FIXED
 
 
@@ -118,8 +119,8 @@ def _words(message: object) -> str:
         if isinstance(block, str):
             texts.append(block)
         elif isinstance(block, dict):
-            said = cast("dict[str, object]", block).get("text")
-            texts.append(said if isinstance(said, str) else "")
+            words = cast("dict[str, object]", block).get("text")
+            texts.append(words if isinstance(words, str) else "")
     return "\n".join(one for one in texts if one)
 
 

@@ -33,8 +33,8 @@ class WeftFilter:
 
     def __call__(self, data: object) -> object:
         """The input of one request after the policy."""
-        given, agent = field(data, "model_data"), field(data, "agent")
-        items = as_list(given, "input")
+        model_input, agent = field(data, "model_data"), field(data, "agent")
+        items = as_list(model_input, "input")
         model = field(agent, "model")
         name = model if isinstance(model, str) else text(model, "model")
         outcome = self.compactor.compact(
@@ -44,7 +44,7 @@ class WeftFilter:
             recalls=offers_recall(as_list(agent, "tools")),
         )
         if outcome is None:
-            return given
+            return model_input
         after = cast("dict[str, object]", outcome.request)["input"]
-        make = cast("Callable[..., object]", type(given))
-        return make(input=after, instructions=field(given, "instructions"))
+        make = cast("Callable[..., object]", type(model_input))
+        return make(input=after, instructions=field(model_input, "instructions"))

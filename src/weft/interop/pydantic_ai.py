@@ -14,7 +14,7 @@ from weft.interop.hosts import (
     Call,
     Host,
     HostCompactor,
-    Piece,
+    HostPiece,
     copy_with,
     make_recall,
     rebuild_messages,
@@ -60,7 +60,7 @@ class Compacting:
         return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)
 
 
-def _spell_messages(messages: list[object]) -> Iterator[Piece]:
+def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
     for index, message in enumerate(messages):
         parts = as_list(message, "parts")
         if field(message, "kind") == "response":
@@ -72,12 +72,12 @@ def _spell_messages(messages: list[object]) -> Iterator[Piece]:
                 for one in parts
                 if text(one, "part_kind") == "tool-call"
             ]
-            yield Piece(spell_answer(words, calls) if words or calls else FIXED, index)
+            yield HostPiece(spell_answer(words, calls) if words or calls else FIXED, index)
             continue
         if not parts:
-            yield Piece(FIXED, index)
+            yield HostPiece(FIXED, index)
         for number, part in enumerate(parts):
-            yield Piece(_spell_part(part), index, number)
+            yield HostPiece(_spell_part(part), index, number)
 
 
 def _spell_part(part: object) -> JsonObject:
@@ -93,8 +93,8 @@ def _spell_part(part: object) -> JsonObject:
             return spell_user(spell())
         return spell_result(text(part, "tool_call_id"), spell())
     if kind == "user-prompt":
-        said = [content] if isinstance(content, str) else as_list(part, "content")
-        return spell_user("\n".join(one if isinstance(one, str) else "[media]" for one in said))
+        pieces = [content] if isinstance(content, str) else as_list(part, "content")
+        return spell_user("\n".join(one if isinstance(one, str) else "[media]" for one in pieces))
     return FIXED
 
 

@@ -4,11 +4,10 @@ Messages are made of the whole log: nothing is left out, shortened or added for 
 agents' words stand as an agent is told of them. System texts are not in a log, and not in messages.
 """
 
-from typing import NamedTuple
-
 import msgspec
 
 from weft.compiler.compile import compile_request
+from weft.compiler.plan import NamedModel
 from weft.declare import Agent, C, RunConfig
 from weft.dialects import DIALECTS
 from weft.dialects.track import LoweringReport
@@ -17,13 +16,6 @@ from weft.ir import Block, Item, ResultBlock
 from weft.recordings.recording import AGENT, recording_of
 from weft.session import Event, Session
 from weft.values import JsonObject
-
-
-class _Target(NamedTuple):
-    """A model by its name, spoken to in a dialect."""
-
-    name: str
-    dialect: str
 
 
 def messages_from(session: Session, dialect: str, *, agent: str = "") -> list[JsonObject]:
@@ -37,7 +29,7 @@ def messages_from(session: Session, dialect: str, *, agent: str = "") -> list[Js
     speakers = [event.author for event in session.events if event.author not in ("user", "")]
     name = agent or (speakers[-1] if speakers else AGENT)
     model = recording_of(session).model
-    config = RunConfig(model=_Target(model, dialect), context=C.default().keep_duplicates())
+    config = RunConfig(model=NamedModel(model, dialect), context=C.default().keep_duplicates())
     compiled = compile_request(Agent(name, identity=False), session=session, config=config)
     events = {event.id: event for event in session.events}
     items = [_restore(item, events) for item in compiled.prompt.items if _is_logged(item)]
