@@ -129,7 +129,7 @@ def _first_message(
     ]
     while True:
         first = min((first, *(min(one) for one in waiting if one)))
-        waiting = []
+        waiting = list[list[int]]()
         for side, items in enumerate(both):
             # what stands nowhere goes with what follows it
             while ends[side] and _reaches(places.messages_of(items[ends[side] - 1]), first):
