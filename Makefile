@@ -2,8 +2,8 @@
 #
 #   make demo                      run an agent with tools on the model in the box, and see what
 #                                  the model saw; fetches 93 MB of weights the first time
-#   make test                      everything in `check`, then the tests; google-adk and clients of
-#                                  OpenAI's API have environments of their own, with other versions
+#   make test                      everything in `check`, then the tests; google-adk, other agent
+#                                  libraries and clients of OpenAI's API have environments of their own
 #   make coverage                  the tests with branch coverage, which takes 2.5 times as long
 #   make check                     format, lint, layers, types
 #   make prices                    the list of prices in the package again, from the genai-prices in .venv
@@ -23,10 +23,11 @@ BIN := .venv/bin
 BENCH := .venv-bench
 ADK := .venv-adk
 CLIENTS := .venv-clients
+HOSTS := .venv-hosts
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 
 # An environment whose interpreter no longer runs is made again, whatever its stamps say.
-$(foreach venv,.venv $(BENCH) $(ADK) $(CLIENTS),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
+$(foreach venv,.venv $(BENCH) $(ADK) $(CLIENTS) $(HOSTS),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
 
 # Tests wait for processes, servers and browsers about a third of their time: one worker more than
 # jobs keeps the cores busy.
@@ -39,7 +40,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 TOGETHER := $(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
 .PHONY: help demo test coverage check prices bench clean browser sandbox \
-    check-style check-mypy check-pyright check-layers test-adk test-collect test-suite reference
+    check-style check-mypy check-pyright check-layers test-adk test-hosts test-collect test-suite reference
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -52,8 +53,8 @@ demo: .venv/.made-local
 # and the compiling of all tests, which each worker would do for itself. After that all cores are for
 # the tests.
 test:
-	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-node
-	@$(TOGETHER) check-style check-mypy check-pyright test-adk check-layers test-collect browser sandbox
+	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-node $(HOSTS)/.made-hosts
+	@$(TOGETHER) check-style check-mypy check-pyright test-adk test-hosts check-layers test-collect browser sandbox
 	@$(MAKE) --no-print-directory test-suite
 
 # Browsers, servers and databases are started for real and share the cores with everything else.
@@ -66,6 +67,10 @@ test-suite:
 
 test-adk:
 	$(ADK)/bin/python -m pytest tests/interop
+
+# The adapters for other agent libraries, and their pages.
+test-hosts:
+	$(HOSTS)/bin/python -m pytest tests/interop/hosts tests/test_docs.py -k "hosts"
 
 # What is wrong with a test is said when it is run.
 test-collect:
@@ -118,7 +123,7 @@ bench: $(BENCH)/.made-bench .venv/.made-dev
 	$(BENCH)/bin/python bench/run.py
 
 clean:
-	rm -rf .venv $(BENCH) $(ADK) $(CLIENTS) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .venv $(BENCH) $(ADK) $(CLIENTS) $(HOSTS) build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -177,6 +182,15 @@ $(ADK)/.made-venv:
 
 $(ADK)/.made-adk: $(ADK)/.made-venv pyproject.toml bench/constraints.txt
 	$(call install,$(ADK),.[adk-test],-c bench/constraints.txt -e ".[adk-test]")
+
+$(HOSTS)/.made-venv:
+	$(call make_venv,$(HOSTS))
+
+$(HOSTS)/.made-libraries: $(HOSTS)/.made-venv pyproject.toml bench/constraints.txt
+	$(call install,$(HOSTS),.[hosts-test],-c bench/constraints.txt -e ".[hosts-test]")
+
+$(HOSTS)/.made-hosts: $(HOSTS)/.made-libraries tests/interop/hosts/packages.txt
+	$(call install,$(HOSTS),tests/interop/hosts/packages.txt,--no-deps -r tests/interop/hosts/packages.txt)
 
 $(CLIENTS)/.made-venv:
 	$(call make_venv,$(CLIENTS))

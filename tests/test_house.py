@@ -30,7 +30,7 @@ PROVIDER = re.compile(r"gemini|anthropic|openai|claude|gpt", re.IGNORECASE)
 PROVIDER_ROOMS = (
     "dialects/",
     "models/",
-    "interop/adk/",
+    "interop/",
     "recordings/",  # reads the files of everybody, in their words
     "server/openai",  # answers the clients of a provider, in its words
     "tokens.py",

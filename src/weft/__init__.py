@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import weft.instructions as instructions
     import weft.plugins as plugins
     from weft.checker.check import check
+    from weft.compaction import Compacted, compact
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
     from weft.compiler.instruction import ReadonlyContext
@@ -70,6 +71,7 @@ _HOMES = {
     "C": "weft.declare",
     "CallbackContext": "weft.declare",
     "CodeExecution": "weft.declare.provider_tools",
+    "Compacted": "weft.compaction",
     "Compiled": "weft.compiler",
     "Content": "weft.content",
     "CustomAgent": "weft.declare",
@@ -125,6 +127,7 @@ _HOMES = {
     "WebSearch": "weft.declare.provider_tools",
     "WeftError": "weft.errors",
     "check": "weft.checker",
+    "compact": "weft.compaction",
     "compile": "weft.compiler",
     "count_tokens": "weft.dialects",
     "expect": "weft.declare",
@@ -148,6 +151,7 @@ __all__ = [
     "C",
     "CallbackContext",
     "CodeExecution",
+    "Compacted",
     "Compiled",
     "Content",
     "CustomAgent",
@@ -203,6 +207,7 @@ __all__ = [
     "WebSearch",
     "WeftError",
     "check",
+    "compact",
     "compile",
     "count_tokens",
     "expect",

@@ -463,4 +463,19 @@ them.
 Use instead:  nothing to do, or give the agent its tools back.
 """,
     ),
+    Code(
+        "WEFT711",
+        _W,
+        "request left as it came",
+        """`weft.compact` did less to a request than its policy asks for.
+
+Why it matters: it costs what it did before. Either the provider would refuse the request without
+what the policy leaves out, or the request cannot have the tool `recall`, because another tool has
+that name or the answer's schema rules tools out. Then nothing is hidden, and only forms are used
+that stay in view.
+
+Flagged:      weft.compact(request, C.nothing())
+Use instead:  C.auto(), which keeps every message; another name for your own tool `recall`.
+""",
+    ),
 )

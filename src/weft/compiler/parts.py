@@ -206,7 +206,7 @@ def _block_of(
             model=model,
             kept=extra,
         )
-    if (media := _media_block(part, origin, role)) is not None:
+    if (media := media_block(part, origin, role)) is not None:
         return msgspec.structs.replace(media, provider=provider, model=model, kept=extra)
     if (code := part.executable_code) is not None:
         return CodeBlock(
@@ -235,7 +235,7 @@ def _block_of(
     return None
 
 
-def _media_block(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
+def media_block(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
     """The block of a file, with its bytes at hand or by its address; None for any other part."""
     blob, file = part.inline_data, part.file_data
     value = blob if blob is not None else file
@@ -257,7 +257,7 @@ def _media_block(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
 
 
 def _result_media(result: FunctionResponse, origin: Origin) -> tuple[MediaBlock, ...]:
-    media = (_media_block(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
+    media = (media_block(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
     return tuple(block for block in media if block is not None)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from operator import is_
-from typing import Literal, Protocol, cast, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -62,6 +62,13 @@ class ModelLike(Protocol):
     def dialect(self) -> str:
         """The dialect it speaks."""
         ...
+
+
+class NamedModel(NamedTuple):
+    """A model by its name, spoken to in a dialect that need not be its own."""
+
+    name: str
+    dialect: str
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -223,6 +230,7 @@ def _is_priced(agent: Agent, policy: Policy) -> bool:
     return (
         alone is not None
         and isinstance(alone.selector, Auto)
+        and not alone.selector.lossless
         and not alone.steps
         and policy.limit is None
         and agent.token_budget is None

@@ -532,7 +532,9 @@ class Policy(Verbs["Policy"]):
         # what may hold under a condition is reckoned with
         inner = [one.policy.facts for one in selectors if isinstance(one, When)]
         folding = self.folding or next((one.folding for one in inner if one.folding), None)
-        if folding is None and any(isinstance(one, Auto) and one.fold for one in selectors):
+        if folding is None and any(
+            isinstance(one, Auto) and one.fold and not one.lossless for one in selectors
+        ):
             folding = Folding()
         return PolicyFacts(
             view=(
@@ -547,11 +549,12 @@ class Policy(Verbs["Policy"]):
             refers=Auto in kinds
             or any(isinstance(step, Dedupe) for step in steps)
             or any(one.refers for one in inner),
-            makes_handles=Auto in kinds
+            makes_handles=any(isinstance(one, Auto) and not one.lossless for one in selectors)
             or folding is not None
             or (self.limit is not None and self.limit.overflow == "degrade")
             or any(_compacts(step) for step in steps)
             or any(one.makes_handles for one in inner),
+            is_lossless=all(isinstance(one, Auto) and one.lossless for one in selectors),
             is_conditional=When in kinds,
             folding=folding,
         )  # fmt: skip
@@ -624,6 +627,8 @@ class PolicyFacts(NamedTuple):
     """Whether something in view may be said by a reference to something else in view."""
     makes_handles: bool
     """Whether something in view may stand as a handle that `recall` gets back."""
+    is_lossless: bool
+    """Whether nothing is hidden, so that references need not say how to get back what they name."""
     is_conditional: bool
     """Whether a predicate decides about a part of it."""
     folding: Folding | None

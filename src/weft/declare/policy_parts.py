@@ -96,11 +96,13 @@ class Nothing(PolicyWord, frozen=True):
 class Auto(PolicyWord, frozen=True):
     """The whole log, reduced at birth, and folded when that pays, unless `fold` is False.
 
-    If `careful`, a result is shown whole once, and reduced when the next one arrives.
+    If `careful`, a result is shown whole once, and reduced when the next one arrives. If
+    `lossless`, it only gets forms that stay in view: references to what stands above, and tables.
     """
 
     word: ClassVar[str] = "auto"
     careful: bool = False
+    lossless: bool = False
     fold: bool = True
 
 

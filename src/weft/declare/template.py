@@ -79,6 +79,16 @@ def parse(source: str) -> Template:
     return _parse_cached(source)
 
 
+def write_literally(text: str) -> str:
+    """A text as an instruction that says just this: its braces are not variables."""
+    written: list[str] = []
+    for piece in parse(text).pieces:
+        source = text[piece.start : piece.end]
+        braces = isinstance(piece, Variable) or piece.text != source
+        written.append(f"{{{source}}}" if braces and " " not in source else source)
+    return "".join(written)
+
+
 def value_positions(source: str, values: Iterable[str]) -> tuple[int, ...]:
     """Where in a text stand braces that came from a value, and so are not placeholders.
 

@@ -82,19 +82,27 @@ class Vocabulary(OneLetter, Verbs[Transforms]):
         return _of(Nothing())
 
     @explain_policy_calls
-    def auto(self, *, careful: bool = False, fold: bool = True) -> Policy:
+    def auto(self, *, careful: bool = False, lossless: bool = False, fold: bool = True) -> Policy:
         """The whole log, large things reduced when they arrive, old steps folded when that pays.
 
         If `careful`, each result is shown whole once, and reduced when the next one arrives. That
-        hides nothing that is used at once, and costs more. `fold=False` leaves old steps as they
-        are; `.fold(keep=8)` after it says how many of the newest are never folded.
+        hides nothing that is used at once, and costs more. If `lossless`, nothing is hidden at all,
+        so no tool is needed to get it back: what stands above is said by reference, and records
+        become tables. `fold=False` leaves old steps as they are; `.fold(keep=8)` after it says how
+        many of the newest are never folded.
         """
-        for name, value in (("careful", careful), ("fold", fold)):
+        for name, value in (("careful", careful), ("lossless", lossless), ("fold", fold)):
             if not isinstance(cast("object", value), bool):
                 raise DeclarationError(
                     f"{name}={value!r}", where="C.auto", hint="pass True or False"
                 )
-        return _of(Auto(careful=careful, fold=fold))
+        if careful and lossless:
+            raise DeclarationError(
+                "careful=True hides results later, and lossless=True never does",
+                where="C.auto",
+                hint="pass one of them",
+            )
+        return _of(Auto(careful=careful, lossless=lossless, fold=fold))
 
     @explain_policy_calls
     def user(self, which: Which = "all") -> Policy:

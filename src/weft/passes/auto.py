@@ -74,6 +74,9 @@ They were set on the part of the recorded coding runs and service chats that doc
 "to set the limits". Those of results grow with `_SAMPLE`.
 """
 
+LOSSLESS = Compact(results=sys.maxsize, texts=None, media=None)
+"""The limits of `C.auto(lossless=True)`: nothing is large enough for a digest."""
+
 WINDOW_TO = 1_100
 """How many tokens of a window of numbered lines stay at most: most of it may be asked for.
 
@@ -461,6 +464,8 @@ def _limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
     own = env.tools.own[tool].compact if tool in env.tools.own else None
     if limits is None or (own is not None and own is not True):
         return limits
+    if options is LOSSLESS:
+        return limits
     spread = _spread(env.tokens.count)
     return limits._replace(over=int(limits.over * spread), to=int(limits.to * spread))
 
@@ -573,7 +578,7 @@ def _reference_for(stretch: Stretch, number: int, size: int, env: Env) -> Refere
     """
     source, end = stretch.source, stretch.line + stretch.size
     lines = "\n".join(source.lines[stretch.line : end])
-    reference = reference_to(stretch, number)
+    reference = reference_to(stretch, number, names_handle=not env.policy.facts.is_lossless)
     if _is_worth(lines, reference, env):
         return reference
     # the full words name call, lines and handle; for a few last lines they take too much

@@ -378,7 +378,7 @@ class _Handles(msgspec.Struct):
 def _is_needed(prompt: Prompt, env: Env) -> bool:
     """Whether something can be read only by its handle, or prices want the tool from the start."""
     priced = env.tools.priced
-    hides = needs_recall if priced else has_handle
+    hides = needs_recall if priced or env.policy.facts.is_lossless else has_handle
 
     def look(item: Item, handles: _Handles) -> Item:
         if handles.first < 0 and hides(item):

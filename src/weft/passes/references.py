@@ -56,10 +56,14 @@ def source_of(block: ResultBlock, item: Item, number: int, whole: Json) -> LineS
     )
 
 
-def reference_to(one: Stretch, number: int) -> Reference:
-    """What stands for a stretch of lines in the agent's own result of this number."""
+def reference_to(one: Stretch, number: int, *, names_handle: bool = True) -> Reference:
+    """What stands for a stretch of lines in the agent's own result of this number.
+
+    Without `names_handle` it does not say how to recall them: there may be no tool for it.
+    """
     source, back = one.source, number - one.source.number
-    where = f"{source.words}, {back_words(back)}, handle {source.handle}"
+    where = f"{source.words}, {back_words(back)}"
+    where += f", handle {source.handle}" if names_handle else ""
     return _reference(f"[as lines {one.line + 1}-{one.line + one.size} of {where}]", one, back)
 
 

@@ -349,9 +349,10 @@ def _pass(chapter: str, name: str, options: object) -> tuple[Pass, ...]:
 def _select(selector: Selector) -> tuple[Pass, ...]:
     """What a selector does; what is not of the current turn is gone already under C.none()."""
     if isinstance(selector, Auto):
-        from weft.passes.auto import AUTO, reduce_results
+        from weft.passes.auto import AUTO, LOSSLESS, reduce_results
 
-        return () if selector.careful else (partial(reduce_results, options=AUTO),)
+        options = LOSSLESS if selector.lossless else AUTO
+        return () if selector.careful else (partial(reduce_results, options=options),)
     verb = VERBS[type(selector)]
     if isinstance(selector, ThisTurn | Nothing):  # they have no options
         return (cast("Pass", _load(verb.chapter, verb.at_birth)),)

@@ -18,7 +18,7 @@ from weft.compiler.costs import RELATIVE, Load, Rates, cost_of, read_again
 from weft.content import Content
 from weft.declare import Agent, Policy, RunConfig, Tool
 from weft.declare.agent import labels_of, unite_labels
-from weft.declare.template import Variable, parse
+from weft.declare.template import write_literally
 from weft.declare.tool import NAME, RESERVED
 from weft.dialects.facts import SECONDS, YARDSTICK, Cache
 from weft.errors import BudgetExceeded
@@ -472,7 +472,7 @@ def recorded_agents(recording: Recording, *, as_recorded: bool = False) -> dict[
         name: Agent(
             name,
             identity=False,  # what introduces them is in the recorded text, or nothing is
-            instruction=_literal(instructions.get(name, "")),
+            instruction=write_literally(instructions.get(name, "")),
             output_schema=recording.output if as_recorded else None,
             tools=_tools(recording, name, as_recorded=as_recorded),
             max_steps=max(1, len(recording.session.events) + 1),  # nobody knows where it would end
@@ -517,16 +517,6 @@ def _type(value: Json) -> str:
     kinds = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"))
     named = next((name for kind, name in kinds if isinstance(value, kind)), "")
     return named or ("array" if isinstance(value, list) else "object" if value else "string")
-
-
-def _literal(text: str) -> str:
-    """A text as an instruction that says just this: its braces are not variables."""
-    written: list[str] = []
-    for piece in parse(text).pieces:
-        source = text[piece.start : piece.end]
-        braces = isinstance(piece, Variable) or piece.text != source
-        written.append(f"{{{source}}}" if braces and " " not in source else source)
-    return "".join(written)
 
 
 def _spent(compiled: Compilation, *, by_price: bool) -> _StepCost:

@@ -116,6 +116,20 @@ class Session:
         read = cast("Callable[..., Session]", import_module("weft.recordings.read").session_from)
         return read(messages, format=format, id=id, agent=agent, lenient=lenient)
 
+    def to_messages(self, dialect: str, *, agent: str = "") -> "list[JsonObject]":
+        """The session as a provider's messages: the way out for what `from_messages` read.
+
+        `dialect` is "openai-chat", "openai-responses", "anthropic" or "gemini". `agent` is whose
+        words are the model's; without it, that of whoever spoke last. What the provider cannot
+        take, such as another's signatures, is left out.
+        """
+        # The dialects stand above the log: they are looked up when asked for.
+        write = cast(
+            "Callable[..., list[JsonObject]]",
+            import_module("weft.recordings.writing").messages_from,
+        )
+        return write(self, dialect, agent=agent)
+
     def append(self, *events: Event) -> "Session":
         """The session with the events added; one it has already is not added again.
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import msgspec
 
 from weft.compiler import Compilation, compile_request
+from weft.compiler.plan import NamedModel
 from weft.compiler.tools import Held, is_withheld, standing_values, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent, C, Node, RunConfig
@@ -63,13 +64,6 @@ WATCHED = (
 
 FORMAT = "gemini"
 """The dialect that google-adk's requests are written in, whichever model they are for."""
-
-
-class _Target(NamedTuple):
-    """A model by its name, spoken to in google-adk's format."""
-
-    name: str
-    dialect: str = FORMAT
 
 
 class AdkRequest(NamedTuple):
@@ -173,7 +167,7 @@ class Delivery:
         self, home: Agent, agent: object, seen: SeenEvents, request: object, state: JsonObject
     ) -> AdkRequest | str:
         name = text(agent, "name")
-        model = _Target(text(request, "model") or str(home.model or name))
+        model = NamedModel(text(request, "model") or str(home.model or name), FORMAT)
         policy = own = self._policy(name)
         for _ in range(TRIES):
             config = RunConfig(model=model, context=policy)

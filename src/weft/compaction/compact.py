@@ -1,0 +1,746 @@
+"""`weft.compact`: a request of any agent, made cheaper by a policy, without a session.
+
+A pure function: the same request gives the same bytes, in every process. The caller sends the whole
+history with each request, and passes decide by the log alone. So a request begins with the one
+before it, and what the provider has kept stays good.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache, partial
+from itertools import takewhile
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from weft.compaction.patching import Patcher, RequestEdit, compare_items, spell_block
+from weft.compaction.reading import (
+    AGENT,
+    Histories,
+    HistoryReader,
+    ReadHistory,
+    Request,
+    RequestBody,
+    chain_hashes,
+    read_body,
+)
+from weft.compaction.splicing import (
+    Unlike,
+    encode,
+    join_elements,
+    replace_fields,
+    splice,
+    split_object,
+)
+from weft.compiler import Compilation, compile_request
+from weft.compiler.costs import Rates, announced, load_of, rates_for
+from weft.compiler.parts import media_block
+from weft.compiler.plan import NamedModel
+from weft.compiler.tools import recall_tool, values_of
+from weft.content import FunctionCall
+from weft.declare import Agent, C, RunConfig, Tool
+from weft.declare.policy import Policy
+from weft.declare.policy_parts import Auto, Redact
+from weft.declare.template import write_literally
+from weft.diagnostics import Diagnostic, Origin, Severity, report
+from weft.dialects import Dialect, facts_for, refusals, wire_name
+from weft.dialects.caching import MARKS
+from weft.dialects.facts import YARDSTICK
+from weft.dialects.measure import Mark, Meter, TurnCost
+from weft.dialects.track import LoweringReport
+from weft.errors import DeclarationError, UsageError, WeftError
+from weft.ir import MediaBlock, ResultBlock, TextBlock, ToolDecl
+from weft.ir.block import RECALL
+from weft.misuse import explained
+from weft.recordings.recording import tools_of
+from weft.values import Json, JsonObject
+
+if TYPE_CHECKING:
+    from weft.compiler.report import Report
+
+_histories = Histories()
+"""What was read of the requests before; the same request gives the same bytes without it."""
+
+
+@explained("weft.compact(request, C.auto())")
+def compact(
+    request: Request,
+    policy: Policy | None = None,
+    *,
+    dialect: str | None = None,
+    model: str = "",
+) -> "Compacted":
+    """Make a provider's request cheaper, as a policy says; `C.auto()` where none is given.
+
+    `request` is a provider's JSON, parsed or as text or bytes, or a list of its messages. Its
+    dialect is found by its shape, or named by `dialect`; `model` is for JSON that does not name it.
+    What the policy does not change is in the outcome as it came: the same objects, or the same
+    bytes.
+    """
+    chosen = C.auto() if policy is None else policy
+    require_stateless(chosen, where="weft.compact")
+    body = read_body(request, dialect)
+    named = body.wire.get("model")
+    name = named if isinstance(named, str) and named else model
+    return Compacted(_Work(body, chosen, name))
+
+
+class LeftOut(NamedTuple):
+    """Something that the request says in fewer words now, or not at all.
+
+    `pointer` is where it stood in what came. `tokens_after` is 0 where it was left out. `handle` is
+    what `recall` finds it by, where a digest stands in its place.
+    """
+
+    pointer: str
+    tokens_before: int
+    tokens_after: int
+    reason: str
+    handle: str = ""
+
+
+class Compacted:
+    """A request after `weft.compact`, what it costs, and what it leaves out."""
+
+    def __init__(self, work: "_Work") -> None:
+        self._work = work
+        self.request: Request = work.request
+        """The request in the form in which it came; the same object where nothing changed."""
+        self.sources: tuple[int | None, ...] = work.sources
+        """For each message of `request` the index of the one that came; None for a new one."""
+        self.tool: JsonObject | None = work.tool
+        """How `recall` is declared, where handles may stand in the request.
+
+        It is among the tools of `request` already, unless only messages came.
+        """
+
+    @cached_property
+    def tokens(self) -> int:
+        """The tokens of the request now; of a list of messages, those of the messages."""
+        return self._work.after.total
+
+    @cached_property
+    def tokens_before(self) -> int:
+        """The tokens of the request as it came."""
+        return self._work.before.total
+
+    @cached_property
+    def cost(self) -> float:
+        """What the request is predicted to cost, without its answer.
+
+        In US dollars where the model has a price, else in tokens that are read for the first time.
+        What the conversation sent with the request before is expected to be read again.
+        """
+        return self._work.cost_of(self._work.after)
+
+    @cached_property
+    def cost_before(self) -> float:
+        """What it would have cost as it came."""
+        return self._work.cost_of(self._work.before)
+
+    @cached_property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What is said in fewer words, or not at all, in the order of the messages."""
+        return tuple(self._work.list_left_out())
+
+    @cached_property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What there is to say about it, such as an edit of what was sent before and its price."""
+        return tuple(self._work.list_diagnostics())
+
+    def explain(self) -> "Report":
+        """The report of the compilation: a row a pass, a row a block, and why."""
+        return self._work.seen.explain()
+
+    def recall(self, call: JsonObject) -> JsonObject:
+        """The answer to a call of `recall`, out of the request that came.
+
+        `call` is the call as the provider spells it. The answer is what goes back to it, to be sent
+        as the results of other tools are: a message, a block, a part or an item.
+        """
+        return self._work.answer_recall(call)
+
+    def look_up(self, arguments: Mapping[str, Json]) -> str:
+        """What `recall` with these arguments says, as text: for a tool that a host calls itself."""
+        response, _ = self._work.find(FunctionCall(name=RECALL, args=dict(arguments)))
+        text = response.get("result", response.get("error"))
+        return text if isinstance(text, str) else msgspec.json.encode(response).decode()
+
+    def __repr__(self) -> str:
+        return f"Compacted({self._work.dialect.traits.name}, {len(self.sources)} messages)"
+
+
+class _Total(NamedTuple):
+    """The tokens of a request, and those of it that the request before had too."""
+
+    total: int
+    shared: int
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """Everything but the conversation, as far as it decides about it."""
+
+    agent: Agent
+    offers_recall: bool = False
+    """Whether `recall` is declared already."""
+    takes_recall: bool = True
+    """Whether `recall` can be declared, and is nobody else's name."""
+    is_stateful: bool = False
+    """Whether the provider holds a part of the conversation, so that the request lacks it."""
+
+
+class _Record(msgspec.Struct):
+    """What was done to a request of `length` messages, for those that begin with it.
+
+    The marks are what it takes up to each of its messages, as they came and as they went.
+    """
+
+    edit: RequestEdit = RequestEdit()
+    length: int = 0
+    marks_before: list[Mark] = []
+    marks_after: list[Mark] = []
+
+
+class _Work:
+    """One request on its way through the passes and back."""
+
+    def __init__(self, body: RequestBody, policy: Policy, model: str) -> None:
+        self.body, self.dialect = body, body.dialect
+        self.model = model or wire_name(YARDSTICK)
+        self.request: Request = body.request
+        self.sources: tuple[int | None, ...] = tuple(range(len(body.messages)))
+        self.tool: JsonObject | None = None
+        self.notes: list[Diagnostic] = []
+        self.edit = RequestEdit()
+        self.record = _Record()
+        self._patcher = Patcher(self.dialect, self.model)
+        self.messages: list[Json] = body.messages
+        # nothing is read where nothing can change
+        if policy == _EVERYTHING or not body.messages or self.head.is_stateful:
+            self.policy = _EVERYTHING
+            return
+        self.policy = self._fit_policy(policy)
+        for _ in range(_TRIES):
+            if not self._run():
+                return
+            limit = policy.limit
+            tokens = self.after.total if limit is not None else 0
+            if limit is None or tokens <= limit.tokens - (limit.reserve or 0):
+                return
+            # what only the caller's request has takes a part of the budget
+            room = self.policy.limit.tokens if self.policy.limit is not None else limit.tokens
+            over = tokens - (limit.tokens - (limit.reserve or 0))
+            tighter = msgspec.structs.replace(limit, tokens=max(1, room - over))
+            self.policy = replace(self.policy, limit=tighter)
+            self.__dict__.pop("seen", None)
+            self.__dict__.pop("after", None)
+
+    # What is known before anything is done.
+
+    @cached_property
+    def chains(self) -> list[bytes]:
+        return chain_hashes(self.body.keys, self._head_key)
+
+    @cached_property
+    def _lead(self) -> list[Json]:
+        """The system texts that stand before the conversation, among its messages."""
+        return [*takewhile(_is_system, self.body.messages)]
+
+    @cached_property
+    def _head_key(self) -> bytes:
+        wire, system = self.body.wire, self.dialect.form.system
+        fields = [value for key, value in wire.items() if key in (system, *_HEAD)]
+        named = [self.dialect.traits.name, self.model, self.body.is_list]
+        return msgspec.json.encode([named, fields, self._lead])
+
+    @cached_property
+    def head(self) -> _Head:
+        return _heads.read(self._head_key, self._read_head)
+
+    def _read_head(self) -> _Head:
+        """What stands before the conversation; what cannot be read of it decides nothing."""
+        wire: JsonObject = {**self.body.wire, self.dialect.traits.turns: self._lead}
+        try:
+            reading = self.dialect.read(self.dialect.spell(wire))
+            weighed = self.dialect.weigh_head(wire)
+        except UsageError:
+            return _Head(Agent(AGENT, identity=False), takes_recall=False)
+        system = "\n\n".join(one.part.text or "" for one in reading.system)
+        facts = facts_for(self.model)
+        own = [tool for tool in reading.tools if tool.name == RECALL]
+        is_ours = any(tool.description == recall_decl().description for tool in own)
+        alone = reading.output is not None and not facts.schema_with_tools
+        takes = facts.tools and not alone and (is_ours or not own)
+        return _Head(
+            _make_agent(system, tools_of(reading.tools)),
+            offers_recall=is_ours,
+            takes_recall=takes and (is_ours or self.body.is_list or self._takes_tool(wire)),
+            is_stateful=weighed.stateful,
+        )
+
+    def _takes_tool(self, wire: JsonObject) -> bool:
+        """Whether one more tool changes nothing about what the provider refuses."""
+        tool = spell_recall(self.dialect, self.model)
+        with_tool: JsonObject = {**wire, "tools": _add_tool(self.dialect, wire.get("tools"), tool)}
+        spelled = (self.dialect.spell(one) for one in (wire, with_tool))
+        before, after = (
+            {one.message for one in self.dialect.refuse_head(one, self.model)} for one in spelled
+        )
+        return after <= before
+
+    def _fit_policy(self, policy: Policy) -> Policy:
+        """The policy, in the grade that needs no tool where the request can have none."""
+        if self.head.takes_recall or not policy.facts.makes_handles:
+            return policy
+        stages = tuple(
+            msgspec.structs.replace(stage, selector=Auto(lossless=True))
+            if isinstance(stage.selector, Auto)
+            else stage
+            for stage in policy.stages
+        )
+        message = f"the request cannot have the tool `{RECALL}`, so nothing is left out for it"
+        self.notes.append(report("WEFT711", _ORIGIN, message, severity=Severity.INFO))
+        return replace(policy, stages=stages)
+
+    # What is done.
+
+    @cached_property
+    def history(self) -> ReadHistory:
+        reader = HistoryReader(self.dialect, self.model)
+        return _histories.read(reader, self.body, self.chains)
+
+    def _compile(self, policy: Policy) -> Compilation:
+        dialect = self.dialect.traits.name
+        # the same object again: plans are kept by it
+        config = _configs.read(
+            (self.model, dialect, policy),
+            lambda: RunConfig(model=NamedModel(self.model, dialect), context=policy),
+        )
+        return compile_request(self.head.agent, session=self.history.session, config=config)
+
+    @cached_property
+    def seen(self) -> Compilation:
+        """The conversation as the policy shows it."""
+        return self._compile(self.policy)
+
+    @cached_property
+    def plain(self) -> Compilation:
+        """The conversation without the policy."""
+        return self._compile(_EVERYTHING)
+
+    def _run(self) -> bool:
+        """Compile, and write what changed into the request; whether anything did."""
+        history = self.history
+        if not len(history.session.events):
+            return False
+        earlier = self._earlier
+        self.edit = compare_items(
+            self.plain.prompt.items.since(0),
+            self.seen.prompt.items.since(0),
+            history,
+            earlier.edit,
+            earlier.length,
+        )
+        self.record = _records.keep(
+            (self.chains[-1], self._policy_key), _Record(self.edit, history.length)
+        )
+        if RECALL in self.seen.tools and self.policy.facts.makes_handles:
+            self.tool = spell_recall(self.dialect, self.model)
+        if self.edit.is_empty and (self.tool is None or self.head.offers_recall):
+            return False
+        self._patch()
+        if (self.edit.drops or self.edit.insertions) and (problems := self._new_problems()):
+            self._undo(problems)
+            return False
+        protected: JsonObject = {**self.body.wire, self.dialect.traits.turns: self.messages}
+        self.seen.require_protected(self.seen.prompt, protected)
+        self.seen.require_cleared(protected)
+        return True
+
+    def _patch(self) -> None:
+        """The messages with what changed, each with the index of the one that it was."""
+        edit, patcher = self.edit, self._patcher
+        messages = [*self.body.messages]
+        for index in edit.changes.keys() | edit.drops.keys():
+            changes, drops = edit.changes.get(index, ()), edit.drops.get(index, ())
+            messages[index] = patcher.patch_message(messages[index], changes, drops)
+        if edit.drops or edit.insertions:
+            added: dict[int, list[JsonObject]] = {}
+            for one in edit.insertions:
+                added.setdefault(one.message, []).extend(patcher.spell_item(one.item))
+            rest: list[tuple[int | None, Json]] = []
+            for index, message in enumerate((*messages, None)):
+                rest += [(None, one) for one in added.get(index, ())]
+                if message is not None:
+                    rest.append((index, message))
+            self.sources = tuple(source for source, _ in rest)
+            messages = [message for _, message in rest]
+        self.messages = messages
+        self.request = self._put_together()
+
+    def _put_together(self) -> Request:
+        """The request in the form in which it came."""
+        body, turns = self.body, self.dialect.traits.turns
+        wire: JsonObject = {**body.wire}
+        if not self.edit.is_empty:
+            wire[turns] = self.messages
+        if self.tool is not None and not self.head.offers_recall and not body.is_list:
+            wire["tools"] = _add_tool(self.dialect, wire.get("tools"), self.tool)
+        self.wire = wire
+        if body.raw is None:
+            if isinstance(body.request, (bytes, str)):  # only Python reads what came
+                raw = encode(cast("Json", self.messages) if body.is_list else wire)
+                return raw.decode() if isinstance(body.request, str) else raw
+            return cast("Request", self.messages) if body.is_list else wire
+        raw = self._splice_messages(body.raw) if body.is_list else self._splice(body.raw)
+        return raw.decode() if isinstance(body.request, str) else raw
+
+    def _splice(self, raw: bytes) -> bytes:
+        """The bytes of a whole request, with those of its messages and tools that changed."""
+        turns, old, new = self.dialect.traits.turns, self.body.wire, self.wire
+        fields = split_object(raw)
+        values: dict[str, bytes] = {}
+        if not self.edit.is_empty:
+            values[turns] = self._splice_messages(bytes(fields[turns]))
+        if new.get("tools") is not old.get("tools"):
+            values["tools"] = encode(new["tools"])
+            if "tools" in fields:
+                values["tools"] = splice(bytes(fields["tools"]), old["tools"], new["tools"])
+        try:
+            return replace_fields(raw, values)
+        except Unlike:
+            return encode(new)
+
+    def _splice_messages(self, raw: bytes) -> bytes:
+        """The bytes of the messages; one that changed as before is not written again."""
+        edit, body = self.edit, self.body
+        elements: list[bytes | None] = [*body.keys]
+        for index in edit.drops:
+            elements[index] = None
+        for at, source in enumerate(self.sources):
+            if source is None or self.messages[at] is body.messages[source]:
+                continue
+            changes = edit.changes.get(source, ())
+            first = changes[0] if changes and source not in edit.drops else None
+            spliced = first.spliced if first is not None else None
+            if spliced is None:
+                spliced = splice(body.keys[source], body.messages[source], self.messages[at])
+            if first is not None:
+                first.spliced = spliced
+            elements[source] = spliced
+        if not edit.insertions:
+            return join_elements(raw, body.keys, elements)
+        listed = [
+            elements[source] if source is not None else encode(message)
+            for source, message in zip(self.sources, self.messages, strict=True)
+        ]
+        return b"[" + b",".join(one for one in listed if one is not None) + b"]"
+
+    wire: JsonObject = {}
+
+    def _new_problems(self) -> tuple[str, ...]:
+        """What the provider would refuse of the request now, and would have taken as it came."""
+        name, turns = self.dialect.traits.name, self.dialect.traits.turns
+        now: JsonObject = {**self.wire, turns: self.messages}
+        problems = {one.message for one in refusals(name, now, self.model)}
+        if not problems:
+            return ()
+        return tuple(problems - {one.message for one in refusals(name, self.body.wire, self.model)})
+
+    def _undo(self, problems: tuple[str, ...]) -> None:
+        """Let the request be as it came: a provider would refuse it as it is."""
+        self.edit, self.messages, self.wire = RequestEdit(), self.body.messages, self.body.wire
+        self.request, self.tool = self.body.request, None
+        self.sources = tuple(range(len(self.messages)))
+        # the next request is not to build on what was not sent
+        self.record = _records.keep((self.chains[-1], self._policy_key), _Record())
+        message = (
+            f"the request is left as it came, since the provider would refuse it: {problems[0]}"
+        )
+        hint = "write C.auto(), which keeps every message"
+        self.notes.append(report("WEFT711", _ORIGIN, message, hint))
+
+    # What it comes to.
+
+    @cached_property
+    def _meter(self) -> Meter:
+        return self.dialect.meter(self.model)
+
+    def _head_cost(self, wire: JsonObject) -> int:
+        if self.body.is_list:
+            return 0
+        return self._meter.head(self._meter.weigher.head(wire)).total
+
+    @cached_property
+    def _head_before(self) -> int:
+        return _head_costs.read(
+            (self._head_key, self.model), lambda: self._head_cost(self.body.wire)
+        )
+
+    @cached_property
+    def _policy_key(self) -> str:
+        return str(self.policy)
+
+    @cached_property
+    def _earlier(self) -> "_Record":
+        """What was done to the longest request that this one begins with, if that is known."""
+        for chain in reversed(self.chains):
+            record = _records.get((chain, self._policy_key))
+            if record is not None:
+                return record
+        return _Record()
+
+    @cached_property
+    def before(self) -> _Total:
+        """The tokens of the request as it came."""
+        meter = self._meter
+        marks = self._earlier.marks_before
+        marks = marks[:] if marks else [Mark()]
+        for index in range(len(marks) - 1, len(self.body.messages)):
+            cost = self._cost_of_message(index)
+            marks.append(meter.step(marks[-1], cost))
+        self.record.marks_before = marks
+        answered, head = self.answered, self._head_before
+        return _Total(head + marks[-1].total, head + marks[answered].total if answered else 0)
+
+    def _cost_of_message(self, index: int) -> TurnCost:
+        """What a message takes as it came."""
+        key = (self.chains[index], self.model)
+        return _turn_costs.read(key, partial(self._meter.turn, self.body.messages[index]))
+
+    @cached_property
+    def answered(self) -> int:
+        """The message that the model's last answer begins with."""
+        return self.history.answered if self.body.messages else 0
+
+    @cached_property
+    def after(self) -> _Total:
+        """The tokens of the request now."""
+        before = self.before
+        if self.messages is self.body.messages and self.tool is None:
+            return before
+        meter, head, earlier = self._meter, self._head_before, self._earlier
+        if self.wire.get("tools") is not self.body.wire.get("tools"):
+            named = (self._head_key, self.model, RECALL)
+            head = _head_costs.read(named, lambda: self._head_cost(self.wire))
+        is_grown = bool(earlier.marks_after) and self.edit.stable == earlier.length
+        marks = earlier.marks_after[:] if is_grown else [Mark()]
+        for at in range(len(marks) - 1, len(self.messages)):
+            source, message = self.sources[at], self.messages[at]
+            if source is not None and message is self.body.messages[source]:
+                cost = self._cost_of_message(source)
+            else:
+                cost = meter.turn(message)
+            marks.append(meter.step(marks[-1], cost))
+        self.record.marks_after = marks
+        # what the request before sent too, in the same words
+        shared = self.answered
+        if earlier.length == shared or self.edit.stable < earlier.length:
+            shared = min(shared, self.edit.stable)
+        later = (at for at, one in enumerate(self.sources) if one is not None and one >= shared)
+        common = next(later, len(self.sources))
+        return _Total(head + marks[-1].total, head + marks[common].total if shared else 0)
+
+    def cost_of(self, total: _Total) -> float:
+        """What a request costs, by what is read again of it."""
+        cache = facts_for(self.model).cache
+        rates: Rates = rates_for(self.model, tokens=total.total)
+        asked = self.body.is_list or not cache.breakpoints or self._is_marked
+        return rates.cost(load_of(total.total, total.shared, cache, asked=asked))
+
+    @cached_property
+    def _is_marked(self) -> bool:
+        """Whether the caller asks the provider to keep something of what it reads."""
+        return any(map(_MARK.search, (self._head_key, *reversed(self.body.keys))))
+
+    def list_left_out(self) -> list[LeftOut]:
+        listed: list[LeftOut] = []
+        turns = self.dialect.traits.turns
+        count = self._meter.counter.count
+        reasons = {note.before.event: note.reason for note in self.seen.woven.notes}
+        for step in self.seen.steps:
+            reasons |= {note.before.event: note.reason for note in step.notes}
+        for index in sorted({*self.edit.changes, *self.edit.drops}):
+            at = f"/{turns}/{index}" if not self.body.is_list else f"/{index}"
+            for change in self.edit.changes.get(index, ()):
+                block = change.after
+                handle = block.handle if isinstance(block, ResultBlock | TextBlock) else ""
+                place = "".join(f"/{key}" for key in change.path)
+                reason = reasons.get(block.origin.name, "the policy shortened it")
+                sizes = count(spell_block(change.before)), count(spell_block(block))
+                listed.append(LeftOut(f"{at}{place}", *sizes, reason, handle))
+            for path in self.edit.drops.get(index, ()):
+                place = "".join(f"/{key}" for key in path)
+                size = self._meter.turn(self.body.messages[index]).tokens
+                listed.append(LeftOut(f"{at}{place}", size, 0, "the policy leaves it out"))
+        return listed
+
+    def list_diagnostics(self) -> list[Diagnostic]:
+        if self.policy == _EVERYTHING:
+            return self.notes
+        known = {str(one) for one in self.plain.prompt.diagnostics}
+        fresh = [one for one in self.seen.prompt.diagnostics if str(one) not in known]
+        return [*self.notes, *fresh, *announced(self.seen)]
+
+    # What is asked back.
+
+    def answer_recall(self, call: JsonObject) -> JsonObject:
+        role, place = self.dialect.traits.calls or ("", "")
+        field = place.strip("/")
+        message: JsonObject = {"role": role, field: [call]} if field else call
+        turns = self.dialect.traits.turns
+        try:
+            reading = self.dialect.read(self.dialect.spell({turns: [message]}))
+        except UsageError:
+            reading = None
+        parts = [one.part for turn in (reading.turns if reading else ()) for one in turn.parts]
+        asked = next((one.function_call for one in parts if one.function_call is not None), None)
+        if asked is None or asked.name != RECALL:
+            raise UsageError(
+                f"this is not a call of `{RECALL}`: {msgspec.json.encode(call).decode()[:120]}",
+                where="recall",
+                hint="pass the call as it stands in the provider's answer",
+            )
+        response, media = self.find(asked)
+        block = ResultBlock(
+            role="user",
+            origin=_ORIGIN,
+            call_id=asked.id or "",
+            name=RECALL,
+            response=response,
+            given=asked.id is not None,
+            media=media,
+        )
+        return self.dialect.result(block, _silent(self.dialect, self.model))
+
+    def find(self, asked: FunctionCall) -> tuple[JsonObject, tuple[MediaBlock, ...]]:
+        """What a call of `recall` finds in the conversation as it came."""
+        # the runtime is large, and most requests are never asked for anything
+        from weft.runtime.recall import found_among
+
+        outcome = found_among(values_of(self.history.session.events), asked)
+        media = (media_block(part, _ORIGIN, "user") for part in outcome.parts)
+        return outcome.response or {}, tuple(one for one in media if one is not None)
+
+
+# --- what is asked of a policy, of a head and of messages
+
+_EVERYTHING = C.default()
+
+_ORIGIN = Origin("field", "context", AGENT)
+
+_HEAD = ("tools", "functions", "system_instruction")
+"""Fields of a request, besides its system text, that stand before the conversation."""
+
+_TRIES = 4
+"""How often a budget is made smaller for what only the caller's request has."""
+
+
+def require_stateless(policy: object, *, where: str) -> None:
+    """Refuse what is not a policy, and what a request alone cannot do."""
+    if not isinstance(policy, Policy):
+        raise DeclarationError(
+            f"{policy!r} is not a policy", where=where, hint="write C.auto(), or C.window(5)"
+        )
+    idle = [f".{one.word}()" for one in policy.writings]
+    idle += [
+        ".redact(restore=...)"
+        for one in policy.protections
+        if isinstance(one, Redact) and one.restore
+    ]
+    if idle:
+        raise DeclarationError(
+            f"a request is compiled without a session, and `{idle[0]}` needs one",
+            where=where,
+            hint="leave it out, or run the agent with Weft",
+        )
+
+
+def _make_agent(system: str, tools: Sequence[Tool]) -> Agent:
+    """An agent that has nothing but a system text and tools."""
+    try:
+        return Agent(AGENT, identity=False, instruction=write_literally(system), tools=list(tools))
+    except WeftError:  # a declaration that only its provider takes: what it says is not counted
+        return Agent(AGENT, identity=False, instruction=write_literally(system))
+
+
+@lru_cache(maxsize=1)
+def recall_decl() -> ToolDecl:
+    """The tool `recall` as every agent is offered it."""
+    return recall_tool(Agent(AGENT))
+
+
+def _silent(dialect: Dialect, model: str) -> LoweringReport:
+    return LoweringReport(dialect=dialect.traits.name, strict=False, model=model)
+
+
+def spell_recall(dialect: Dialect, model: str) -> JsonObject:
+    """The tool as it is declared to the provider."""
+    return dialect.declaration(recall_decl(), _silent(dialect, model))
+
+
+def _add_tool(dialect: Dialect, tools: Json, declared: JsonObject) -> list[Json]:
+    """The tools with one more; those that came stay as they are."""
+    added: list[Json] = []
+    dialect.add_tool(added, recall_decl(), declared)
+    return [*(tools if isinstance(tools, list) else ()), *added]
+
+
+def _is_system(message: Json) -> bool:
+    return isinstance(message, dict) and message.get("role") in ("system", "developer")
+
+
+_MARK = re.compile("|".join(rf'"{mark}"\s*:\s*[^n\s]' for mark in MARKS).encode())
+"""A mark of the caller's, in JSON; one that is null is none."""
+
+
+# --- what was worked out before
+
+Value = TypeVar("Value")
+
+
+class _Remembered(Generic[Value]):
+    """What was worked out last, by a key; bounded."""
+
+    def __init__(self, most: int) -> None:
+        self._known: dict[object, Value] = {}
+        self._most = most
+        self._lock = Lock()
+
+    def get(self, key: object) -> Value | None:
+        """What is known under a key."""
+        return self._known.get(key)
+
+    def read(self, key: object, make: Callable[[], Value]) -> Value:
+        """What is known under a key, worked out where it is not."""
+        value = self._known.get(key)
+        return value if value is not None else self.keep(key, make())
+
+    def keep(self, key: object, value: Value) -> Value:
+        """Remember a value, and forget the oldest where there are too many."""
+        with self._lock:
+            self._known[key] = value
+            while len(self._known) > self._most:
+                self._known.pop(next(iter(self._known)))
+        return value
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._known.clear()
+
+
+_heads: _Remembered[_Head] = _Remembered(64)
+_configs: _Remembered[RunConfig] = _Remembered(64)
+_records: _Remembered[_Record] = _Remembered(256)
+_head_costs: _Remembered[int] = _Remembered(256)
+_turn_costs: _Remembered[TurnCost] = _Remembered(50_000)
+
+
+def forget() -> None:
+    """Forget everything that was worked out before: for measuring what the first request costs."""
+    _histories.clear()
+    for known in (_heads, _configs, _records, _head_costs, _turn_costs):
+        known.clear()

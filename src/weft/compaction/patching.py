@@ -1,0 +1,348 @@
+"""What a policy changed of a request, written into the caller's own JSON.
+
+The passes say what becomes of each item. What they left alone is the caller's object, or his bytes.
+Of a part that they changed, only the fields are written anew that say something else now. What they
+dropped goes with its message, and what they added is a message of its own.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from weft.compaction.reading import PartPlace, Path, ReadHistory
+from weft.dialects import Dialect
+from weft.dialects.base import result_text
+from weft.dialects.caching import MARKS
+from weft.dialects.track import LoweringReport
+from weft.dialects.wire import deep_update, difference
+from weft.ir import Block, CallBlock, Item, ResultBlock, TextBlock
+from weft.values import Json, JsonObject, compact
+
+Key: TypeAlias = tuple[int, int]
+"""A part in the log: the number of its event, and its own in it."""
+
+PatchedField: TypeAlias = "tuple[Path, Json]"
+"""A place in a message, and what stands there now."""
+
+
+class PartChange(msgspec.Struct):
+    """A part that says something else now, and by which fields of its message."""
+
+    path: Path
+    before: Block
+    after: Block
+    fields: tuple[PatchedField, ...] | None = None
+    spliced: bytes | None = None
+    """The bytes of its message, where this is the first change of it."""
+
+    @property
+    def words(self) -> tuple[Path, str]:
+        """What tells it from another change of the same message."""
+        return self.path, spell_block(self.after)
+
+
+class Insertion(NamedTuple):
+    """An item that stands nowhere in what came, and the message before which it goes."""
+
+    message: int
+    item: Item
+
+
+class RequestEdit(NamedTuple):
+    """What a policy did to a request: by message what changed and what goes, and what is new.
+
+    A message whose drops are the empty path goes as a whole. `plain` and `seen` are the items
+    without the policy and with it. In an earlier request that this one begins with, the first
+    `stable` messages were the same.
+    """
+
+    changes: Mapping[int, list[PartChange]] = {}
+    drops: Mapping[int, list[Path]] = {}
+    insertions: Sequence[Insertion] = ()
+    plain: Sequence[Item] = ()
+    seen: Sequence[Item] = ()
+    stable: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the request stays as it came."""
+        return not (self.changes or self.drops or self.insertions)
+
+
+def compare_items(
+    plain: Sequence[Item],
+    seen: Sequence[Item],
+    history: ReadHistory,
+    earlier: RequestEdit,
+    length: int,
+) -> RequestEdit:
+    """What a policy did, from the items without it and those with it.
+
+    `earlier` is what it did to a request of `length` messages that this one begins with: the items
+    that are the same need no second look.
+    """
+    places = _Places(history)
+    ends = [places.count_common(plain, earlier.plain), places.count_common(seen, earlier.seen)]
+    both = (plain, seen)
+    first = _first_message(both, ends, places, history.length)
+    changes = {at: listed for at, listed in earlier.changes.items() if at < first}
+    drops = {at: listed for at, listed in earlier.drops.items() if at < first}
+    insertions = [one for one in earlier.insertions if one.message < first]
+    before = {key: block for item in plain[ends[0] :] for key, block in places.keys(item)}
+    after = {key: block for item in seen[ends[1] :] for key, block in places.keys(item)}
+    stays: set[int] = set()
+    for key, block in before.items():
+        place = places.at(key)
+        now = after.get(key)
+        if now is None:
+            drops.setdefault(place.message, []).append((place.path or ())[:2])
+            continue
+        stays.add(place.message)
+        if place.path is not None and not _says_the_same(block, now):
+            changes.setdefault(place.message, []).append(PartChange(place.path, block, now))
+    for at in drops.keys() - stays:
+        drops[at] = [()]  # nothing of it is left, so what nobody read of it goes too
+    waiting: list[Item] = []
+    for item in seen[ends[1] :]:
+        messages = places.messages_of(item)
+        if messages:
+            insertions += [Insertion(messages[0], one) for one in waiting]
+            waiting = []
+        elif item not in plain:  # every request may have it, policy or not
+            waiting.append(item)
+    insertions += [Insertion(history.length, one) for one in waiting]
+    edit = RequestEdit(changes, drops, insertions, plain, seen)
+    return edit._replace(stable=_count_stable(edit, earlier, first, length))
+
+
+def _first_message(
+    both: tuple[Sequence[Item], Sequence[Item]], ends: list[int], places: "_Places", length: int
+) -> int:
+    """The first message that must be looked at again; `ends` are moved back to its items."""
+    first = length
+    waiting = [
+        places.messages_of(item)
+        for items, end in zip(both, ends, strict=True)
+        for item in items[end:]
+    ]
+    while True:
+        first = min((first, *(min(one) for one in waiting if one)))
+        waiting = list[list[int]]()
+        for side, items in enumerate(both):
+            # what stands nowhere goes with what follows it
+            while ends[side] and _reaches(places.messages_of(items[ends[side] - 1]), first):
+                ends[side] -= 1
+                waiting.append(places.messages_of(items[ends[side]]))
+        if not any(waiting):
+            return first
+
+
+def _reaches(messages: Sequence[int], first: int) -> bool:
+    return not messages or max(messages) >= first
+
+
+def _count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
+    """How many messages of the earlier request are in this one in the same words."""
+    for at in range(first, length):
+        if (
+            [one.words for one in edit.changes.get(at, ())]
+            != [one.words for one in earlier.changes.get(at, ())]
+            or edit.drops.get(at) != earlier.drops.get(at)
+            or _inserted_at(edit, at) != _inserted_at(earlier, at)
+        ):
+            return at
+    return length
+
+
+def _inserted_at(edit: RequestEdit, message: int) -> list[tuple[Block, ...]]:
+    return [one.item.blocks for one in edit.insertions if one.message == message]
+
+
+class _Places:
+    """Where the blocks of items stand."""
+
+    def __init__(self, history: ReadHistory) -> None:
+        self._places = history.places.since(0)
+
+    def at(self, key: Key) -> PartPlace:
+        """The place of a part."""
+        return self._places[key[0] - 1][key[1]]
+
+    def keys(self, item: Item) -> Iterator[tuple[Key, Block]]:
+        """The parts that an item was made of; none for one that a pass made."""
+        if item.kind in _MADE:
+            return
+        for block in item.blocks:
+            origin = block.origin
+            if origin.kind != "event" or origin.part < 0:
+                continue
+            if isinstance(block, ResultBlock) and block.synthetic:
+                continue
+            number = int(origin.name[1:])
+            if origin.part < len(self._places[number - 1]):
+                yield (number, origin.part), block
+
+    def messages_of(self, item: Item) -> list[int]:
+        """The messages that an item stands in."""
+        return [self.at(key).message for key, _ in self.keys(item)]
+
+    def count_common(self, items: Sequence[Item], earlier: Sequence[Item]) -> int:
+        """How many of the first items are the same."""
+        common = 0
+        for one, other in zip(items, earlier, strict=False):
+            if one is not other:
+                break
+            common += 1
+        return common
+
+
+_MADE = frozenset(("summary", "system", "state"))
+"""Kinds of items that stand for nothing that came, even if they say of which event they tell."""
+
+
+def _says_the_same(before: Block, after: Block) -> bool:
+    """Whether a model reads the same in both: ids and what is only known of them do not count."""
+    match before, after:
+        case ResultBlock(), ResultBlock():
+            same = before.response is after.response or before.response == after.response
+            return same and len(before.media) == len(after.media)
+        case TextBlock(), TextBlock():
+            return before.text == after.text
+        case CallBlock(), CallBlock():
+            return before.args is after.args or before.args == after.args
+        case _:
+            return type(before) is type(after)
+
+
+def spell_block(block: Block) -> str:
+    """What a model reads of a text, a result or a call."""
+    if isinstance(block, TextBlock):
+        return block.text
+    if isinstance(block, ResultBlock):
+        return result_text(block)
+    return compact(block.args) if isinstance(block, CallBlock) else ""
+
+
+# --- in objects
+
+
+class Patcher:
+    """Writes edits into messages of one dialect."""
+
+    def __init__(self, dialect: Dialect, model: str) -> None:
+        self.dialect = dialect
+        self.model = model
+
+    def patch_message(
+        self, message: Json, changes: Sequence[PartChange], drops: Sequence[Path]
+    ) -> Json:
+        """The message with its changes and without what is dropped; None where all of it goes."""
+        patched = message
+        for change in changes:
+            if change.fields is None:
+                change.fields = (*self._fields(message, change),)
+            for path, value in change.fields:
+                patched = _put(patched, path, value)
+        return _without(patched, drops) if drops else patched
+
+    def spell_item(self, item: Item) -> list[JsonObject]:
+        """The messages of an item that stands nowhere in what came."""
+        return [entry.wire for entry in self.dialect.turns_of(item, self.model)]
+
+    def _fields(self, message: Json, change: PartChange) -> Iterator[PatchedField]:
+        """The fields of a message by which a part says what it says now."""
+        path, before, after = change.path, change.before, change.after
+        old = _value_at(message, path)
+        if not isinstance(old, dict):  # a text that stands alone
+            yield path, spell_block(after)
+            return
+        for name, value in difference(self._spell(before), self._spell(after)).items():
+            key = name if name in old else _snake(name)
+            key = key if key in old else name
+            inner = old.get(key)
+            if isinstance(inner, list) and isinstance(value, str | list):
+                value = _with_text(inner, value, keeps_media=_keeps_media(before, after))
+            elif isinstance(inner, dict) and isinstance(value, dict):
+                below: JsonObject = {**inner}
+                deep_update(below, value)
+                value = below
+            yield (*path, key), value
+
+    def _spell(self, block: Block) -> JsonObject:
+        report = LoweringReport(dialect=self.dialect.traits.name, strict=False, model=self.model)
+        return self.dialect.part(block, report) or {}
+
+
+def _keeps_media(before: Block, after: Block) -> bool:
+    if not isinstance(before, ResultBlock) or not isinstance(after, ResultBlock):
+        return False
+    return len(before.media) == len(after.media)
+
+
+def _with_text(pieces: list[Json], value: str | list[Json], *, keeps_media: bool) -> list[Json]:
+    """A list of pieces that says another text: in its first text, where it has one."""
+    text = value if isinstance(value, str) else "\n\n".join(_texts(value))
+    rest = [one for one in pieces if keeps_media and not _is_text(one)]
+    spoken = [cast("JsonObject", one) for one in pieces if _is_text(one)]
+    if not text:
+        return rest
+    marks: JsonObject = {key: one[key] for one in spoken for key in MARKS if key in one}
+    if spoken:
+        return [{**spoken[0], "text": text, **marks}, *rest]
+    pieces_now = [one for one in value if _is_text(one)] if isinstance(value, list) else []
+    return [*(pieces_now or [{"type": "text", "text": text}]), *rest]
+
+
+def _is_text(piece: Json) -> bool:
+    return isinstance(piece, dict) and isinstance(piece.get("text"), str)
+
+
+def _texts(pieces: list[Json]) -> Iterator[str]:
+    for one in pieces:
+        text = one.get("text") if isinstance(one, dict) else None
+        if isinstance(text, str):
+            yield text
+
+
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
+
+
+def _value_at(value: Json, path: Path) -> Json:
+    for key in path:
+        if isinstance(value, dict) and isinstance(key, str):
+            value = value.get(key)
+        elif isinstance(value, list) and isinstance(key, int):
+            value = value[key]
+    return value
+
+
+def _put(value: Json, path: Path, new: Json) -> Json:
+    """A copy of the value with something else at the end of a path, or nothing for None."""
+    if not path:
+        return new
+    key, below = path[0], path[1:]
+    if isinstance(value, dict) and isinstance(key, str):
+        if new is None and not below:
+            return {name: one for name, one in value.items() if name != key}
+        return {**value, key: _put(value.get(key), below, new)}
+    if isinstance(value, list) and isinstance(key, int):
+        return [*value[:key], _put(value[key], below, new), *value[key + 1 :]]
+    return value
+
+
+def _without(message: Json, drops: Sequence[Path]) -> Json:
+    """The message without what stands at these places; None where all of it goes."""
+    gone = {*drops}
+    if () in gone or not isinstance(message, dict):
+        return None
+    rest: JsonObject = {}
+    for key, value in message.items():
+        if (key,) in gone:
+            continue
+        if isinstance(value, list) and any(path[:1] == (key,) for path in gone):
+            value = [one for index, one in enumerate(value) if (key, index) not in gone]
+        rest[key] = value
+    return rest

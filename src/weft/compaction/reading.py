@@ -1,0 +1,445 @@
+"""A request read into a log that knows where each part of it stands in the caller's JSON.
+
+Nothing is translated: a part that nobody knows becomes no event, and stays where it is. The log
+grows with the conversation. The caller sends the whole history with every request, so what was
+read of it before is found by a hash of its messages, and only new messages are read.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from threading import Lock
+from typing import Literal, NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from weft.compaction.splicing import split_list, split_object
+from weft.content import Content, Part, require_content
+from weft.dialects import DIALECTS, Dialect, dialect_of
+from weft.dialects.wire import ReadPart, ReadTurn, objects_in
+from weft.errors import SessionError, UsageError, describe_kind
+from weft.session import Event, Session
+from weft.session.provenance import Provenance
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject
+
+AGENT = "agent"
+"""The author of the model's words, as the log has it."""
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The way to a place in a message: keys of objects and indexes of lists."""
+
+Request: TypeAlias = "JsonObject | list[JsonObject] | bytes | str"
+"""What `compact` takes: a request or a list of its messages, parsed or as JSON."""
+
+
+# --- what came
+
+
+class RequestBody(NamedTuple):
+    """A request as it came, and its messages one by one.
+
+    `keys` are the bytes of each message, by which it is known again. `raw` is the JSON where it
+    came as such, and `is_list` says that only messages came.
+    """
+
+    request: Request
+    wire: JsonObject
+    dialect: Dialect
+    messages: list[Json]
+    keys: list[bytes]
+    raw: bytes | None
+    is_list: bool
+
+
+def read_body(request: Request, dialect: str | None) -> RequestBody:
+    """The request, with its messages apart; a UsageError where it is not a request."""
+    raw: bytes | None = None
+    value: object = request
+    if isinstance(request, (bytes, bytearray, memoryview, str)):
+        raw = request.encode() if isinstance(request, str) else bytes(request)
+        value = _decode(raw)
+    if isinstance(value, list):
+        listed = cast("list[Json]", value)
+        target = _find_dialect(dialect, lambda: _dialect_of_list(listed))
+        wire: JsonObject = {target.traits.turns: listed}
+    elif isinstance(value, dict):
+        wire = cast("JsonObject", value)
+        target = _find_dialect(dialect, lambda: dialect_of(wire))
+    else:
+        raise UsageError(
+            f"{describe_kind(value)} is not a request",
+            where="weft.compact",
+            hint="pass a provider's request as a dict or as JSON, or a list of its messages",
+        )
+    is_list = isinstance(value, list)
+    turns = wire.get(target.traits.turns)
+    messages = turns if isinstance(turns, list) else []
+    keys = None if raw is None else _split(raw, None if is_list else target.traits.turns)
+    if keys is None or len(keys) != len(messages):  # what only Python reads has no bytes of its own
+        raw, keys = None, _encode_all(messages)
+    return RequestBody(request, wire, target, messages, keys, raw, is_list)
+
+
+def _split(raw: bytes, key: str | None) -> list[bytes] | None:
+    """The messages as their bytes; None where they cannot be told apart."""
+    try:
+        if key is None:
+            return split_list(raw)
+        listed = split_object(raw).get(key)
+        return split_list(listed) if listed is not None else []
+    except ValueError:
+        return None
+
+
+def _decode(raw: bytes) -> object:
+    try:
+        return cast("object", msgspec.json.decode(raw))
+    except (ValueError, RecursionError):
+        pass
+    try:  # half a character, or a number that JSON does not have
+        return cast("object", json.loads(raw))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"this is not JSON: {error}",
+            where="weft.compact",
+            hint="pass the body of a request, or a dict",
+        ) from None
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def _encode_all(messages: list[Json]) -> list[bytes]:
+    try:
+        return [*map(_ENCODER.encode, messages)]
+    except (UnicodeEncodeError, OverflowError, TypeError, RecursionError):
+        return [_encode(message, index) for index, message in enumerate(messages)]
+
+
+def _encode(message: Json, index: int) -> bytes:
+    """A message that JSON has no good form for, or an error that says which it is."""
+    try:
+        return json.dumps(message, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"this message is not JSON: {error}",
+            where=f"weft.compact: messages[{index}]",
+            hint="pass plain dicts: message.model_dump(exclude_unset=True) of a library's object",
+        ) from None
+
+
+def _find_dialect(named: str | None, by_shape: Callable[[], str]) -> Dialect:
+    name = named if named is not None else by_shape()
+    if name in DIALECTS:
+        return DIALECTS[name]
+    known = ", ".join(DIALECTS)
+    message = f"{named!r} is not a dialect" if named is not None else "this is not a request"
+    raise UsageError(
+        message, where="weft.compact", hint=f"pass a request, or name the dialect: {known}"
+    )
+
+
+def _dialect_of_list(messages: list[Json]) -> str:
+    """Whose messages these are, by their shape."""
+    listed = objects_in(cast("Json", messages))
+    for name in DIALECTS:
+        parts = DIALECTS[name].traits.parts
+        if parts != "content" and any(parts in one for one in listed):
+            return name
+    pieces = [one for message in listed for one in objects_in(message.get("content"))]
+    if any("role" not in one for one in listed) or any(
+        str(one.get("type")).startswith(("input_", "output_")) for one in pieces
+    ):
+        return dialect_of({"input": messages})
+    return dialect_of({"messages": messages})
+
+
+# --- what it says
+
+
+class PartPlace(NamedTuple):
+    """Where a part of an event stands: its message, and the way to it there.
+
+    The way is None where the part stands nowhere by itself, so that nothing can be patched.
+    """
+
+    message: int
+    path: Path | None
+
+
+class ReadHistory(msgspec.Struct, frozen=True):
+    """What was read of a conversation: its log, and by event where each part of it stands.
+
+    `length` messages were read, and `names` are the tools that were called in them by the ids of
+    the calls. `last` is the kind of the last event, to which the next message may belong. The
+    model's last answer begins with message `answered`; that is 0 where there is none.
+    """
+
+    length: int = 0
+    session: Session = msgspec.field(default_factory=lambda: Session("request"))
+    places: Strand[tuple[PartPlace, ...]] = msgspec.field(
+        default_factory=Strand[tuple[PartPlace, ...]]
+    )
+    names: dict[str, str] = {}
+    turns: int = 0
+    last: str = ""
+    answered: int = 0
+
+
+class _Unit(NamedTuple):
+    """What one side says together, which becomes an event: a user's words, results, an answer."""
+
+    kind: Literal["user", "results", "answer"]
+    parts: list[Part]
+    places: list[PartPlace]
+
+
+class HistoryReader:
+    """Reads the messages of one dialect."""
+
+    def __init__(self, dialect: Dialect, model: str) -> None:
+        self.dialect = dialect
+        self.model = model
+        traits = dialect.traits
+        # where each call is an element of its own, those of one answer follow each other
+        self._joining = {"results"} | ({"answer"} if traits.calls == ("", "") else set[str]())
+
+    def extend(self, history: ReadHistory, messages: Sequence[Json]) -> ReadHistory | None:
+        """The history with all of the messages; None where a new one belongs to its last event."""
+        names = {**history.names}
+        answered = history.answered
+        units: list[_Unit] = []
+        for index in range(history.length, len(messages)):
+            for unit in self._read(messages[index], index, names):
+                last = units[-1].kind if units else history.last
+                if unit.kind == last and unit.kind in self._joining:
+                    if not units:
+                        return None
+                    units[-1].parts.extend(unit.parts)
+                    units[-1].places.extend(unit.places)
+                    continue
+                answered = index if unit.kind == "answer" else answered
+                units.append(unit)
+        turns, number = history.turns, len(history.session.events)
+        events: list[Event] = []
+        places: list[tuple[PartPlace, ...]] = []
+        for unit in units:
+            turns += unit.kind == "user"
+            event = self._event(unit, number + len(events) + 1, max(1, turns))
+            events.append(event)
+            places.append(tuple(unit.places))
+        return ReadHistory(
+            len(messages),
+            history.session.append(*events) if events else history.session,
+            history.places.extend(places),
+            names,
+            turns,
+            units[-1].kind if units else history.last,
+            answered,
+        )
+
+    def _read(self, message: Json, index: int, names: dict[str, str]) -> Iterator[_Unit]:
+        """What a message says; nothing where it is the author's, or nobody knows what it is."""
+        if not isinstance(message, dict):
+            return
+        turns = self.dialect.traits.turns
+        spelled = self.dialect.spell({turns: [message]})
+        try:
+            reading = self.dialect.read(spelled)
+        except UsageError:
+            return
+        finder = _Finder(objects_in(spelled[turns])[0])
+        for turn in reading.turns:
+            if turn.role != "system":
+                yield from self._units(turn, index, names, finder)
+
+    def _units(
+        self, turn: ReadTurn, index: int, names: dict[str, str], finder: "_Finder"
+    ) -> Iterator[_Unit]:
+        results, words = _Unit("results", [], []), _Unit("user", [], [])
+        if turn.role == "model":
+            words = _Unit("answer", [], [])
+        for one in turn.parts:
+            part = one.part
+            place = PartPlace(index, finder.find(one))
+            call, result = part.function_call, part.function_response
+            if part.kind == "empty" or not _is_sound(part):
+                continue
+            if call is not None and call.id:
+                names[call.id] = call.name or ""
+            if result is None or turn.role == "model":
+                words.parts.append(part)
+                words.places.append(place)
+                continue
+            if not result.name:
+                named = msgspec.structs.replace(result, name=names.get(result.id or "", ""))
+                part = msgspec.structs.replace(part, function_response=named)
+            results.parts.append(part)
+            results.places.append(place)
+        yield from (unit for unit in (results, words) if unit.parts)
+
+    def _event(self, unit: _Unit, number: int, turn: int) -> Event:
+        """An event with a name and a time that its place alone decides."""
+        answers = unit.kind == "answer"
+        maker = None
+        # who signed something, or said what only it can read, is named
+        if answers and any(_is_signed(part) for part in unit.parts):
+            maker = Provenance(provider=self.dialect.traits.name, model=self.model).onto(None)
+        return Event(
+            author="user" if unit.kind == "user" else AGENT,
+            content=Content(parts=tuple(unit.parts), role="model" if answers else "user"),
+            id=f"e{number}",
+            invocation_id=f"i{turn}",
+            timestamp=float(number),
+            custom_metadata=maker,
+        )
+
+
+def _is_signed(part: Part) -> bool:
+    return bool(part.thought or part.thought_signature or part.part_metadata)
+
+
+def _is_sound(part: Part) -> bool:
+    """Whether the log takes the part."""
+    if part.text is not None and part.function_call is None and part.part_metadata is None:
+        return True
+    try:
+        require_content(Content(parts=(part,), role="user"), where="part")
+    except (SessionError, UsageError):
+        return False
+    return True
+
+
+class _Finder:
+    """Finds the places of parts that were read of a message."""
+
+    def __init__(self, message: JsonObject) -> None:
+        self._message = message
+        self._used: set[Path] = set()
+
+    def find(self, one: ReadPart) -> Path | None:
+        """The way to a part: to its object, or to its text where that stands alone."""
+        path = self._find(one)
+        if path is not None:
+            self._used.add(path)
+        return path
+
+    def _find(self, one: ReadPart) -> Path | None:
+        wire, text = one.wire, one.part.text
+        if wire is self._message:
+            return ()
+        for path, value in _walk(self._message, ()):
+            if path in self._used:
+                continue
+            if value is wire or (text and value is text):
+                return path
+        return None
+
+
+def _walk(value: Json, path: Path) -> Iterator[tuple[Path, Json]]:
+    """Everything in a message that a part may be, those above first; parts lie in its lists."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*path, key), inner
+            if isinstance(inner, list):
+                yield from _walk(inner, (*path, key))
+    elif isinstance(value, list) and len(path) < _DEEPEST:
+        for index, inner in enumerate(value):
+            yield (*path, index), inner
+            if isinstance(inner, dict):
+                yield from _walk(inner, (*path, index))
+
+
+_DEEPEST = 3
+"""How far down parts are looked for: a field of an element of a list of a message."""
+
+
+# --- what was read before
+
+
+class _Known(NamedTuple):
+    """A history by the hash of its messages, and how large they are."""
+
+    history: ReadHistory
+    size: int
+
+
+class Histories:
+    """The histories that were read last, by the hash of their messages; bounded.
+
+    The whole history comes with every request. It mostly begins with one that is known.
+    """
+
+    MOST = 256
+    LARGEST = 64_000_000
+    """How many letters of messages are remembered at most."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    def read(
+        self, reader: HistoryReader, body: RequestBody, chains: Sequence[bytes]
+    ) -> ReadHistory:
+        """The history of a request, of which only what is new is read."""
+        for index in range(len(chains) - 1, -1, -1):
+            with self._lock:
+                known = self._known.get(chains[index])
+                if known is not None:
+                    self._known.move_to_end(chains[index])
+            if known is None:
+                continue
+            if known.history.length == len(body.messages):
+                return known.history
+            grown = reader.extend(known.history, _own_copies(body, known.history.length))
+            if grown is not None:
+                return self._keep(chains, grown, body)
+        history = reader.extend(ReadHistory(), _own_copies(body, 0))
+        assert history is not None  # an empty history has no last event
+        return self._keep(chains, history, body)
+
+    def _keep(
+        self, chains: Sequence[bytes], history: ReadHistory, body: RequestBody
+    ) -> ReadHistory:
+        if not chains:
+            return history
+        size = sum(map(len, body.keys))
+        with self._lock:
+            before = self._known.pop(chains[-1], None)
+            self._size += size - (before.size if before is not None else 0)
+            self._known[chains[-1]] = _Known(history, size)
+            while len(self._known) > self.MOST or (
+                self._size > self.LARGEST and len(self._known) > 1
+            ):
+                _, oldest = self._known.popitem(last=False)
+                self._size -= oldest.size
+        return history
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._known.clear()
+            self._size = 0
+
+
+def chain_hashes(keys: Sequence[bytes], start: bytes) -> list[bytes]:
+    """After each message the hash of all messages so far, and of `start` before them."""
+    chains: list[bytes] = []
+    hasher = sha256(start)
+    for key in keys:
+        hasher.update(key)
+        chains.append(hasher.copy().digest())
+    return chains
+
+
+def _own_copies(body: RequestBody, start: int) -> list[Json]:
+    """The messages, from `start` on as copies: the caller may change his later."""
+    messages = body.messages[:start]
+    if body.raw is not None:  # nobody else has what was decoded here
+        return body.messages
+    for key in body.keys[start:]:
+        messages.append(cast("Json", _decode(key)))
+    return messages

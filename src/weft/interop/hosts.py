@@ -1,0 +1,240 @@
+"""What the adapters for other agent libraries share: requests made cheaper, and `recall`.
+
+An adapter turns the messages of its host into those of a dialect, lets them be compacted, and puts
+what changed back into copies of the host's own objects. A run that works without the adapter works
+with it: where anything fails, the messages go out as they were.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import NamedTuple, TypeVar, cast
+
+import msgspec
+
+from weft.compaction import Compacted, compact
+from weft.compaction.compact import require_stateless, spell_recall
+from weft.declare import C
+from weft.declare.policy import Policy
+from weft.declare.policy_parts import Label, Redact
+from weft.dialects import CHAT, dialect_named
+from weft.errors import UsageError
+from weft.ir.block import RECALL
+from weft.values import Json, JsonObject
+
+_log = logging.getLogger("weft")
+
+Own = TypeVar("Own")
+
+_REMEMBERED = 32
+"""How many requests can still be asked for what they left out."""
+
+
+class HostCompactor:
+    """Compacts the requests of a host, and answers `recall` for them.
+
+    `context` is the policy. Where none is given it is `C.auto()`, or `C.auto(lossless=True)` for a
+    request without the tool `recall`. `compacted` counts the requests that were made cheaper,
+    `skipped` those that were left as they are, by the reason. `tokens` and `tokens_before` add up.
+    """
+
+    def __init__(self, context: Policy | None = None, *, where: str = "weft") -> None:
+        if context is not None:
+            require_stateless(context, where=where)
+        self.context = context
+        self.compacted = self.tokens = self.tokens_before = 0
+        self.skipped: Counter[str] = Counter()
+        self._recent: deque[Compacted] = deque(maxlen=_REMEMBERED)
+
+    def compact(
+        self, messages: list[JsonObject], *, dialect: str = CHAT, model: str = "", recalls: bool
+    ) -> Compacted | None:
+        """The messages after the policy; None where they are to be sent as they are."""
+        policy = self.context if self.context is not None else C.auto(lossless=not recalls)
+        target = dialect_named(dialect)
+        request: JsonObject = {target.traits.turns: cast("Json", messages)}
+        if model:
+            request["model"] = model
+        if recalls:
+            request["tools"] = [spell_recall(target, model)]
+        try:
+            outcome = compact(request, policy, dialect=dialect)
+            self.tokens += outcome.tokens
+            self.tokens_before += outcome.tokens_before
+        except Exception as error:
+            if any(isinstance(one, Redact | Label) for one in policy.protections):
+                raise  # what a policy keeps away from the model is never sent
+            _log.warning("a request is left as it is", exc_info=True)
+            self.skipped[f"{type(error).__name__}: {error}"] += 1
+            return None
+        self._recent.append(outcome)
+        if outcome.request is request:
+            self.skipped["there is nothing to leave out"] += 1
+            return None
+        self.compacted += 1
+        return outcome
+
+    def recall(self, **arguments: Json) -> str:
+        """What a handle stands for, in the newest request that knows it."""
+        wishes = {key: value for key, value in arguments.items() if value not in (None, "")}
+        answer = "there is no handle yet"
+        for outcome in reversed(self._recent):
+            text = outcome.look_up(wishes)
+            if "there is no handle" not in text:
+                return text
+            answer = text
+        return answer
+
+
+def make_recall(compactor: HostCompactor) -> Callable[..., str]:
+    """The tool `recall` as a function with the signature that hosts read."""
+
+    def recall(
+        handle: str, lines: str = "", query: str = "", field: str = "", page: int = 1
+    ) -> str:
+        """Get back what a handle stands for, or part of it.
+
+        Args:
+            handle: The handle that stands in its place, or several.
+            lines: Only these lines, as 12-40.
+            query: Only what fits these words.
+            field: Only this field of JSON, as rows[].id.
+            page: Which part of a long value.
+        """
+        return compactor.recall(handle=handle, lines=lines, query=query, field=field, page=page)
+
+    return recall
+
+
+class Host(NamedTuple):
+    """A library that has an adapter: what is installed for it, and what the user writes."""
+
+    extra: str
+    adapter: str
+
+    def find(self, module: str, name: str) -> Callable[..., object]:
+        """A class or a function of the host; an error says what to install for it."""
+        try:
+            loaded = import_module(module)
+        except ImportError as error:
+            raise UsageError(
+                f"{self.extra} is not installed",
+                where=self.adapter,
+                hint=f"pip install 'weft[{self.extra}]'",
+            ) from error
+        return cast("Callable[..., object]", getattr(loaded, name))
+
+    def make_class(self, own: type[Own], module: str, base: str) -> type[Own]:
+        """The adapter's own part as the host wants it: of the host's class."""
+        body = {"__doc__": own.__doc__, "__module__": own.__module__}
+        bases = (own, cast("type", self.find(module, base)))
+        return cast("type[Own]", type(self.adapter, bases, body))
+
+
+# --- a host's messages as those of a chat
+
+
+class Call(NamedTuple):
+    """A call that the model made."""
+
+    id: str
+    name: str
+    arguments: object
+
+
+def spell_user(text: str, role: str = "user") -> JsonObject:
+    """What the user or the author says."""
+    return {"role": role, "content": text}
+
+
+def spell_answer(text: str, calls: Sequence[Call]) -> JsonObject:
+    """What the model says and calls."""
+    message: JsonObject = {"role": "assistant", "content": text or None}
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": spell_arguments(call.arguments)},
+            }
+            for call in calls
+        ]
+    return message
+
+
+def spell_result(id: str, text: str) -> JsonObject:
+    """What a tool returned."""
+    return {"role": "tool", "tool_call_id": id, "content": text}
+
+
+def spell_arguments(arguments: object) -> str:
+    """Arguments as the JSON text that a chat has."""
+    if isinstance(arguments, str):
+        return arguments
+    return msgspec.json.encode(arguments or {}, enc_hook=str).decode()
+
+
+def text_of(message: Json) -> str:
+    """The text of a message that came back."""
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, str) else ""
+
+
+def offers_recall(tools: Iterable[object]) -> bool:
+    """Whether one of a host's tools is `recall`."""
+    return any(getattr(tool, "name", None) == RECALL for tool in tools)
+
+
+def copy_with(value: object, **fields: object) -> object:
+    """A copy of a host's dataclass with other fields."""
+    return cast("Callable[..., object]", replace)(value, **fields)
+
+
+class HostPiece(NamedTuple):
+    """A message of a chat, and which part of which of the host's messages it stands for."""
+
+    wire: JsonObject
+    message: int
+    part: int = 0
+
+
+FIXED: JsonObject = {"role": "system", "content": ""}
+"""What stands for a message that no policy is to touch: the author's words always stay."""
+
+
+def rebuild_messages(
+    messages: Sequence[object],
+    pieces: Sequence[HostPiece],
+    outcome: Compacted,
+    rebuild: Callable[[object, Mapping[int, str | None]], object],
+    note: Callable[[str], object],
+) -> list[object]:
+    """The host's messages after the policy, in copies where something changed.
+
+    `rebuild` gets a message, and by the numbers of the parts that stay their text now, or None for
+    those that stay as they are. `note` makes a message of a text that is new.
+    """
+    listed = cast("dict[str, list[Json]]", outcome.request)["messages"]
+    rebuilt: list[object] = []
+    whole = Counter(piece.message for piece in pieces)
+    stays: dict[int, dict[int, str | None]] = {}
+    order: list[int | str] = []
+    for source, wire in zip(outcome.sources, listed, strict=True):
+        if source is None:
+            order.append(text_of(wire))
+            continue
+        piece = pieces[source]
+        if piece.message not in stays:
+            order.append(piece.message)
+        parts = stays.setdefault(piece.message, {})
+        parts[piece.part] = None if wire is piece.wire else text_of(wire)
+    for entry in order:
+        if isinstance(entry, str):
+            rebuilt.append(note(entry))
+            continue
+        parts, message = stays[entry], messages[entry]
+        same = len(parts) == whole[entry] and not any(one is not None for one in parts.values())
+        rebuilt.append(message if same else rebuild(message, parts))
+    return rebuilt

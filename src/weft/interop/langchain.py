@@ -1,0 +1,149 @@
+"""langchain: `create_agent(..., middleware=[WeftMiddleware()])`; LangGraph: `compact_messages`.
+
+The state of the graph stays as it is: only what a model is sent changes.
+"""
+
+import functools
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from weft.declare.policy import Policy
+from weft.interop.adk.objects import as_list, field, text
+from weft.interop.hosts import (
+    FIXED,
+    Call,
+    Host,
+    HostCompactor,
+    HostPiece,
+    make_recall,
+    rebuild_messages,
+    spell_answer,
+    spell_result,
+    spell_user,
+)
+from weft.values import JsonObject
+
+_HOST = Host("langchain", "WeftMiddleware")
+
+
+class Compacting:
+    """The middleware's own part, without what langchain wants of one.
+
+    `compactor` has the numbers: what was compacted, and what was left as it is.
+    """
+
+    def __init__(self, context: Policy | None = None) -> None:
+        self.compactor = HostCompactor(context, where=_HOST.adapter)
+        self.tools: list[object] = [make_tool(self.compactor)]
+
+    def wrap_model_call(self, request: object, handler: Callable[[object], object]) -> object:
+        """Call the model with other messages."""
+        return handler(self._override(request))
+
+    async def awrap_model_call(
+        self, request: object, handler: Callable[[object], Awaitable[object]]
+    ) -> object:
+        """The same for an agent that runs asynchronously."""
+        return await handler(self._override(request))
+
+    def _override(self, request: object) -> object:
+        messages = as_list(request, "messages")
+        model = field(request, "model")
+        name = text(model, "model_name") or text(model, "model")
+        compacted = _compact(messages, self.compactor, model=name, recalls=True)
+        override = cast("Callable[..., object]", field(request, "override"))
+        return request if compacted is messages else override(messages=compacted)
+
+
+def compact_messages(
+    messages: Sequence[object],
+    context: Policy | None = None,
+    *,
+    model: str = "",
+    compactor: HostCompactor | None = None,
+) -> list[object]:
+    """Messages of langchain after a policy, for a node of LangGraph that calls a model.
+
+    Without a `compactor` the policy is `C.auto(lossless=True)` where none is given, since nobody
+    could answer `recall`. With one, add `make_tool(compactor)` to the tools of the graph.
+    """
+    used = compactor if compactor is not None else HostCompactor(context, where="compact_messages")
+    return _compact([*messages], used, model=model, recalls=compactor is not None)
+
+
+def make_tool(compactor: HostCompactor) -> object:
+    """The tool `recall`, for what this compactor left out."""
+    tool = _HOST.find("langchain_core.tools", "tool")
+    return tool(make_recall(compactor), parse_docstring=True)
+
+
+def _compact(
+    messages: list[object], compactor: HostCompactor, *, model: str, recalls: bool
+) -> list[object]:
+    pieces = [*_spell_messages(messages)]
+    wires = [piece.wire for piece in pieces]
+    outcome = compactor.compact(wires, model=model, recalls=recalls)
+    if outcome is None:
+        return messages
+    return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)
+
+
+def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
+    for index, message in enumerate(messages):
+        yield HostPiece(_spell_message(message), index)
+
+
+def _spell_message(message: object) -> JsonObject:
+    kind, words = text(message, "type"), _words(message)
+    if kind == "human":
+        return spell_user(words)
+    if kind == "tool":
+        return spell_result(text(message, "tool_call_id"), words)
+    if kind != "ai":
+        return FIXED
+    calls: list[Call] = []
+    for call in as_list(message, "tool_calls"):
+        fields = cast("Mapping[str, object]", call)
+        id, name = fields.get("id"), fields.get("name")
+        calls.append(Call(str(id or ""), str(name), fields.get("args")))
+    return spell_answer(words, calls) if words or calls else FIXED
+
+
+def _words(message: object) -> str:
+    """The text of a message, whose content is text or a list of blocks."""
+    content = field(message, "content")
+    if isinstance(content, str):
+        return content
+    texts: list[str] = []
+    for block in as_list(message, "content"):
+        if isinstance(block, str):
+            texts.append(block)
+        elif isinstance(block, dict):
+            words = cast("dict[str, object]", block).get("text")
+            texts.append(words if isinstance(words, str) else "")
+    return "\n".join(one for one in texts if one)
+
+
+def _rebuild(message: object, parts: Mapping[int, str | None]) -> object:
+    copy = cast("Callable[..., object]", field(message, "model_copy"))
+    return copy(update={"content": parts.get(0) or ""})
+
+
+def _make_note(words: str) -> object:
+    return _HOST.find("langchain_core.messages", "HumanMessage")(content=words)
+
+
+@functools.cache
+def middleware_class() -> type[Compacting]:
+    """The middleware as langchain wants it: of its own class."""
+    return _HOST.make_class(Compacting, "langchain.agents.middleware", "AgentMiddleware")
+
+
+if TYPE_CHECKING:
+    WeftMiddleware = Compacting
+else:
+
+    def __getattr__(name: str) -> object:
+        if name == _HOST.adapter:
+            return middleware_class()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,172 @@
+"""`weft.compact` on requests of four dialects: what it changes, and what it leaves as it came."""
+
+import json
+
+import pytest
+
+import weft
+from tests.compaction.talks import DIALECTS, TALKS, long_text, talk_in
+from weft import C, Policy
+from weft.dialects import refusals
+from weft.errors import DeclarationError, UsageError
+
+DIGESTS = C.default().compact(results=300)
+"""A policy under which large results become digests, whatever they cost."""
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_policy_that_changes_nothing_gives_back_what_came(dialect: str) -> None:
+    request = talk_in(dialect, steps=6)
+    raw = json.dumps(request, indent=1).encode()
+    # the second goes all the way through the passes
+    for policy in (C.default(), C.default().truncate(10**9)):
+        assert weft.compact(request, policy).request is request
+        assert weft.compact(raw, policy).request is raw
+        messages = TALKS[dialect].messages(request)
+        assert weft.compact(messages, policy).request is messages
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_large_results_become_digests_in_their_place(dialect: str) -> None:
+    request = talk_in(dialect, steps=6)
+    before = json.dumps(request)
+    compacted = weft.compact(request, DIGESTS)
+    assert json.dumps(request) == before, "the caller's request was changed"
+    assert compacted.tokens < compacted.tokens_before
+    assert compacted.cost < compacted.cost_before
+    assert compacted.left_out
+    assert all(one.tokens_after for one in compacted.left_out)
+    old, new = TALKS[dialect].messages(request), TALKS[dialect].messages(compacted.request)
+    assert compacted.sources == tuple(range(len(old)))
+    changed = {int(one.pointer.split("/")[2]) for one in compacted.left_out}
+    for index, (one, other) in enumerate(zip(old, new, strict=True)):
+        assert (one is other) is (index not in changed)
+    assert not refusals(dialect, compacted.request)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_bytes_are_replaced_only_where_something_changed(dialect: str) -> None:
+    request = talk_in(dialect, steps=6)
+    request["odd"] = {"b": 1.50, "a": "\u00e9"}
+    raw = json.dumps(request, indent=2).replace('"b": 1.5', '"b" :  1.50').encode()
+    compacted = weft.compact(raw, DIGESTS)
+    assert isinstance(compacted.request, bytes)
+    assert json.loads(compacted.request) == weft.compact(request, DIGESTS).request
+    assert b'"b" :  1.50' in compacted.request
+    assert b"\\u00e9" in compacted.request
+    # messages that did not change are the same to the byte, and so is what stands between them
+    key = TALKS[dialect].turns.encode()
+    start, end = raw.index(b'"' + key + b'": ['), raw.index(long_text(0)[:20].encode())
+    assert raw[start:end] in compacted.request
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_recall_gives_back_what_was_left_out(dialect: str) -> None:
+    request = talk_in(dialect, steps=6)
+    compacted = weft.compact(request, DIGESTS)
+    handles = [one.handle for one in compacted.left_out if one.handle]
+    assert handles
+    assert compacted.tool is not None
+    for handle in handles:
+        call = TALKS[dialect].call("r1", "recall", {"handle": handle})
+        answer = json.dumps(compacted.recall(call))
+        assert "error" not in answer
+        assert "r1" in answer or dialect == "gemini"
+        assert compacted.look_up({"handle": handle, "lines": "1-2"}).startswith("[lines 1-2")
+
+
+def test_the_lossless_grade_hides_nothing_and_needs_no_tool() -> None:
+    request = talk_in("openai-chat", steps=4, same=True)
+    compacted = weft.compact(request, C.auto(lossless=True))
+    assert compacted.tool is None
+    assert compacted.request["tools"] is request["tools"]  # type: ignore[index,call-overload]
+    assert compacted.tokens < compacted.tokens_before
+    texts = json.dumps(compacted.request)
+    assert "as lines 1-" in texts
+    assert "handle" not in texts
+    for line in long_text(0).split("\n"):
+        assert line in texts
+
+
+def test_a_tool_of_the_callers_that_is_called_recall_stays_his() -> None:
+    request = talk_in("openai-chat", steps=6)
+    request["tools"][0]["function"]["name"] = "recall"  # type: ignore[index,call-overload]
+    compacted = weft.compact(request, C.auto())
+    assert compacted.tool is None
+    assert [one.code for one in compacted.diagnostics] == ["WEFT711"]
+
+
+def test_a_request_that_may_not_have_tools_gets_none() -> None:
+    request = talk_in("openai-chat", steps=6)
+    request |= {"model": "gpt-5.6", "reasoning_effort": "high"}  # it thinks, or it calls functions
+    del request["tools"]
+    compacted = weft.compact(request, C.auto())
+    assert "tools" not in compacted.request  # type: ignore[operator]
+    assert "WEFT711" in [one.code for one in compacted.diagnostics]
+
+
+@pytest.mark.parametrize("policy", [C.auto(), C.auto(lossless=True), DIGESTS], ids=str)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_request_begins_with_the_one_before_it(dialect: str, policy: Policy) -> None:
+    request = talk_in(dialect, steps=12)
+    messages = TALKS[dialect].messages(request)
+    answers = [at for at, one in enumerate(messages) if TALKS[dialect].is_answer(one)]
+    before: list[object] = []
+    for answer in answers:
+        part = TALKS[dialect].with_messages(request, messages[:answer])
+        compacted = weft.compact(part, policy)
+        after = TALKS[dialect].messages(compacted.request)
+        codes = [one.code for one in compacted.diagnostics]
+        # an edit of what was sent before is made on purpose, once, and says what it costs
+        assert after[: len(before)] == before or (codes == ["WEFT502"] and policy == C.auto())
+        before = after
+
+
+def test_messages_that_are_dropped_and_notes_that_are_added_keep_their_order() -> None:
+    request = talk_in("anthropic", steps=3, turns=3)
+    compacted = weft.compact(request, C.window(1))
+    messages = TALKS["anthropic"].messages(compacted.request)
+    kept = [one for one in compacted.sources if one is not None]
+    assert kept == sorted(kept)
+    assert 0 < len(kept) < len(TALKS["anthropic"].messages(request))
+    assert len(messages) == len(compacted.sources)
+    assert not refusals("anthropic", compacted.request)  # type: ignore[arg-type]
+
+
+def test_the_answer_is_the_same_in_a_process_that_knows_nothing() -> None:
+    from weft.compaction.compact import forget
+
+    request = talk_in("anthropic", steps=8)
+    messages = TALKS["anthropic"].messages(request)
+    for end in range(1, len(messages), 2):
+        weft.compact(TALKS["anthropic"].with_messages(request, messages[:end]), C.auto())
+    grown = weft.compact(request, C.auto())
+    forget()
+    cold = weft.compact(request, C.auto())
+    assert cold.request == grown.request
+    assert (cold.tokens, cold.cost, cold.cost_before) == (
+        grown.tokens,
+        grown.cost,
+        grown.cost_before,
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (b"{", "not JSON"),
+        (3, "an int is not a request"),
+        ({"prompt": "hi"}, "not a request"),
+        ([{"role": "user", "content": object()}], "not JSON"),
+    ],
+)
+def test_what_is_not_a_request_is_refused(request_: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        weft.compact(request_, C.auto())  # type: ignore[arg-type]
+
+
+def test_a_policy_that_needs_a_session_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="needs one"):
+        weft.compact(talk_in("gemini"), C.default().capture("x"))
+    with pytest.raises(UsageError, match="is not a dialect"):
+        weft.compact(talk_in("gemini"), C.auto(), dialect="klingon")

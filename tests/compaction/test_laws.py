@@ -1,0 +1,110 @@
+"""Laws of `weft.compact`, over random conversations and policies.
+
+`WEFT_HISTORIES` sets another number of them.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+import weft
+from tests.compaction.histories import random_policy, random_request
+from tests.compaction.talks import TALKS, Wire
+from weft import C
+from weft.compaction.compact import forget
+from weft.dialects import refusals
+from weft.errors import BudgetExceeded, ProtectionError
+
+HISTORIES = int(os.environ.get("WEFT_HISTORIES", "48"))
+START = int(os.environ.get("WEFT_FIRST_HISTORY", "0"))
+
+
+@pytest.mark.parametrize("first", range(START, START + HISTORIES, 12))
+def test_any_policy_leaves_a_request_legal_and_what_it_hides_can_be_recalled(first: int) -> None:
+    for seed in range(first, first + 12):
+        dialect, request = random_request(seed)
+        policy, before = random_policy(seed), json.dumps(request)
+        try:
+            compacted = weft.compact(request, policy)
+        except (BudgetExceeded, ProtectionError):
+            continue  # it does not fit, or a signed thought has what may not be sent
+        context = f"history {seed} under {policy}"
+        assert json.dumps(request) == before, f"{context}: the caller's request was changed"
+        after = cast("Wire", compacted.request)
+        assert not refusals(dialect, request), context
+        assert not refusals(dialect, after), context
+        assert len(TALKS[dialect].messages(after)) == len(compacted.sources), context
+        for index, source in enumerate(compacted.sources):
+            message = TALKS[dialect].messages(after)[index]
+            known = source is not None and f"/{source}/" in f"{_pointers(compacted)}/"
+            if source is not None and not known:
+                assert message is TALKS[dialect].messages(request)[source], context
+        for one in compacted.left_out:
+            if one.handle:
+                answer = compacted.look_up({"handle": one.handle})
+                assert "there is no handle" not in answer, context
+        assert compacted.tokens, context
+        raw = json.dumps(request, indent=1 if seed % 2 else None).encode()
+        spliced = weft.compact(raw, policy).request
+        assert json.loads(cast("bytes", spliced)) == after, context
+
+
+def _pointers(compacted: weft.Compacted) -> str:
+    return " ".join(one.pointer + "/" for one in compacted.left_out)
+
+
+@pytest.mark.parametrize("policy", [C.auto(), C.auto(lossless=True)], ids=str)
+def test_requests_of_a_run_begin_with_each_other_and_are_the_same_cold(policy: weft.Policy) -> None:
+    for seed in range(START, START + HISTORIES // 4):
+        dialect, request = random_request(seed)
+        talk, before = TALKS[dialect], list[Wire]()
+        messages = talk.messages(request)
+        for end, message in enumerate(messages):
+            if not end or not talk.is_answer(message) or talk.is_answer(messages[end - 1]):
+                continue
+            compacted = weft.compact(talk.with_messages(request, messages[:end]), policy)
+            after = talk.messages(compacted.request)
+            edited = "WEFT502" in [one.code for one in compacted.diagnostics]
+            assert after[: len(before)] == before or edited, f"history {seed}, message {end}"
+            before = after
+        grown = weft.compact(request, policy)
+        forget()
+        cold = weft.compact(request, policy)
+        assert cold.request == grown.request, f"history {seed}"
+        assert cold.tokens == grown.tokens, f"history {seed}"
+
+
+@pytest.mark.parametrize("seed", range(START, START + HISTORIES // 4))
+def test_recall_gives_back_every_letter_that_was_left_out(seed: int) -> None:
+    _, request = random_request(seed)
+    compacted = weft.compact(request, C.default().compact(results=64))
+    texts = [*_texts(request)]
+    # a result of two texts is one to a model
+    originals = {_bare(one) for one in (*texts, *(one + one for one in texts))}
+    for one in compacted.left_out:
+        pages, more = list[str](), True
+        while more:
+            page = compacted.look_up({"handle": one.handle, "page": len(pages) + 1})
+            head, _, rest = page.partition("\n")
+            more = "; more: recall(" in head
+            pages.append(rest if head.startswith("[page ") else page)
+        got = "".join(pages)
+        if not got.startswith("{"):  # an object is shown field by field
+            assert _bare(got) in originals, one
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in a request."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
+
+
+def _bare(text: str) -> str:
+    """A text without breaks: very long lines are shown in pieces."""
+    return text.replace("\n", "")

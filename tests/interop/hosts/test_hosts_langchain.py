@@ -1,0 +1,172 @@
+"""langchain and LangGraph: five programs of the documentation, with and without Weft."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain.agents.middleware", reason="langchain is not installed")
+
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from pydantic import BaseModel, Field
+
+from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
+from weft.interop.langchain import WeftMiddleware, _spell_messages, compact_messages
+
+
+class Script(BaseChatModel):
+    """A model that says what is written down, and keeps what it was sent."""
+
+    steps: list[Any] = Field(default_factory=list)
+    requests: list[list[Any]] = Field(default_factory=list)
+    chats: list[list[Any]] = Field(default_factory=list)
+    offered: list[str] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "script"
+
+    def bind_tools(self, tools: Any, **more: Any) -> "Script":
+        self.offered = [getattr(one, "name", "") for one in tools]
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *others: Any, **more: Any) -> ChatResult:
+        self.requests.append([_bare(one) for one in messages])
+        self.chats.append([piece.wire for piece in _spell_messages([*messages])])
+        step = self.steps[len(self.requests) - 1]
+        step = step(messages) if callable(step) else step
+        number = len(self.requests)
+        if isinstance(step, str):
+            message = AIMessage(step, id=f"m{number}")
+        else:
+            calls = [
+                {"name": name, "args": args, "id": f"call_{number}_{at}"}
+                for at, (name, args) in enumerate(step)
+            ]
+            message = AIMessage("", tool_calls=calls, id=f"m{number}")
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def played(self, *answers: str) -> Played:
+        return Played([*answers], self.requests, self.chats)
+
+
+def _bare(message: BaseMessage) -> dict[str, Any]:
+    """A message without the ids that differ from run to run."""
+    dumped = message.model_dump(mode="json", exclude={"id"})
+    return json.loads(json.dumps(dumped))
+
+
+@tool
+def read_gauges(place: str) -> str:
+    """Read the gauges of a place."""
+    return GAUGES[place]
+
+
+def _agent(script: Script, added: object, **options: Any) -> Any:
+    middleware = [added] if added is not None else []
+    return create_agent(
+        script, [read_gauges], system_prompt="You watch.", middleware=middleware, **options
+    )
+
+
+def _ask(text: str) -> dict[str, Any]:
+    return {"messages": [HumanMessage(text)]}
+
+
+async def _question(added: object) -> Played:
+    script = Script(steps=["All is well."])
+    result = await _agent(script, added).ainvoke(_ask("How are you?"))
+    return script.played(result["messages"][-1].content)
+
+
+async def _tool_loop(added: object) -> Played:
+    steps = [*([("read_gauges", {"place": place})] for place in ROUND), "Read them all."]
+    script = Script(steps=steps)
+    result = _agent(script, added).invoke(_ask("Read all places."))
+    return script.played(result["messages"][-1].content)
+
+
+async def _parallel_calls(added: object) -> Played:
+    script = Script(steps=[[("read_gauges", {"place": one}) for one in GAUGES], "All at once."])
+    result = await _agent(script, added).ainvoke(_ask("Read all places."))
+    return script.played(result["messages"][-1].content)
+
+
+class Reading(BaseModel):
+    """What came of it."""
+
+    place: str
+    pressure: int
+
+
+async def _structured_output(added: object) -> Played:
+    from langchain.agents.structured_output import ToolStrategy
+
+    answer = [("Reading", {"place": "north", "pressure": 37})]
+    script = Script(steps=[[("read_gauges", {"place": "north"})], answer])
+    agent = _agent(script, added, response_format=ToolStrategy(Reading))
+    result = await agent.ainvoke(_ask("What is the pressure?"))
+    return script.played(repr(result["structured_response"]))
+
+
+async def _thread(added: object) -> Played:
+    script = Script(steps=[[("read_gauges", {"place": "north"})], "Fine.", "As I said."])
+    agent = _agent(script, added, checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    first = await agent.ainvoke(_ask("Look north."), thread)
+    second = await agent.ainvoke(_ask("And now?"), thread)
+    assert "gauge 399" in str(second["messages"])  # the state is the host's own
+    return script.played(first["messages"][-1].content, second["messages"][-1].content)
+
+
+PROGRAMS = [_question, _tool_loop, _parallel_calls, _structured_output, _thread]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+async def test_a_stock_program_runs_the_same_and_sends_less(program: Program) -> None:
+    await check_program(program, WeftMiddleware)
+
+
+async def test_the_model_gets_back_what_was_left_out() -> None:
+    def ask(messages: Any) -> object:
+        handle = re.search(r"handle ([0-9a-f]{12})", str(messages))
+        assert handle is not None
+        return [("recall", {"handle": handle[1], "lines": "399-400"})]
+
+    script = Script(steps=[[("read_gauges", {"place": "north"})], ask, "Got it."])
+    result = await _agent(script, WeftMiddleware(DIGESTS)).ainvoke(_ask("Look north."))
+    assert result["messages"][-1].content == "Got it."
+    assert sorted(script.offered) == ["read_gauges", "recall"]
+    assert "north gauge 399: " in json.dumps(script.requests[-1])
+
+
+def test_a_graph_by_hand_sends_less_by_one_function() -> None:
+    def run(*, compacts: bool) -> tuple[str, Script]:
+        steps = [*([("read_gauges", {"place": place})] for place in ROUND), "Read them all."]
+        script = Script(steps=steps)
+
+        def call_model(state: MessagesState) -> dict[str, Any]:
+            messages = compact_messages(state["messages"]) if compacts else state["messages"]
+            return {"messages": [script.invoke([SystemMessage("You watch."), *messages])]}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("model", call_model)
+        graph.add_node("tools", ToolNode([read_gauges]))
+        graph.add_edge(START, "model")
+        graph.add_conditional_edges("model", tools_condition)
+        graph.add_edge("tools", "model")
+        result = graph.compile().invoke({"messages": [HumanMessage("Read all places.")]})
+        return str(result["messages"][-1].content), script
+
+    (plain, before), (answer, after) = run(compacts=False), run(compacts=True)
+    assert plain == answer
+    assert len(str(after.requests)) < len(str(before.requests))
+    assert "as lines 1-400 of" in str(after.requests[-1])

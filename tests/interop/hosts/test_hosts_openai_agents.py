@@ -1,0 +1,158 @@
+"""openai-agents: five programs from its documentation, with and without the filter."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agents", reason="openai-agents is not installed")
+
+from agents import Agent, ModelSettings, RunConfig, Runner, SQLiteSession, function_tool
+from agents.items import ModelResponse
+from agents.models.interface import Model
+from agents.usage import Usage
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
+from pydantic import BaseModel
+
+from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
+from weft import Session
+from weft.interop.openai_agents import WeftFilter
+
+
+class Script(Model):
+    """A model that says what is written down, and keeps what it was sent."""
+
+    def __init__(self, *steps: object) -> None:
+        self.steps = [*steps]
+        self.requests: list[list[Any]] = []
+
+    async def get_response(
+        self, system_instructions: str | None, input: Any, *others: Any, **more: Any
+    ) -> ModelResponse:
+        items = [{"role": "user", "content": input}] if isinstance(input, str) else input
+        self.requests.append(json.loads(json.dumps(items)))
+        step: Any = self.steps[len(self.requests) - 1]
+        step = step(items) if callable(step) else step
+        number, output = len(self.requests), list[Any]()
+        if isinstance(step, str):
+            text = ResponseOutputText(annotations=[], text=step, type="output_text")
+            output.append(
+                ResponseOutputMessage(
+                    id=f"m{number}", content=[text], role="assistant", status="completed",
+                    type="message",
+                )
+            )  # fmt: skip
+        else:
+            output += [
+                ResponseFunctionToolCall(
+                    arguments=json.dumps(args), call_id=f"call_{number}_{at}", name=name,
+                    type="function_call",
+                )
+                for at, (name, args) in enumerate(step)
+            ]  # fmt: skip
+        return ModelResponse(output=output, usage=Usage(), response_id=None)
+
+    def stream_response(self, *others: Any, **more: Any) -> AsyncIterator[Any]:
+        raise NotImplementedError
+
+    def played(self, *answers: str) -> Played:
+        chats = [
+            Session.from_messages(one, format="openai-responses").to_messages("openai-chat")
+            for one in self.requests
+        ]
+        return Played([*answers], self.requests, chats)
+
+
+@function_tool
+def read_gauges(place: str) -> str:
+    """Read the gauges of a place."""
+    return GAUGES[place]
+
+
+def _agent(script: Script, *tools: Any, **options: Any) -> Agent[Any]:
+    return Agent(
+        name="Watcher",
+        instructions="You watch gauges.",
+        model=script,
+        model_settings=ModelSettings(),
+        tools=[read_gauges, *tools],
+        **options,
+    )
+
+
+def _config(added: object) -> RunConfig:
+    return RunConfig(call_model_input_filter=added, tracing_disabled=True)  # type: ignore[arg-type]
+
+
+async def _question(added: object) -> Played:
+    script = Script("All is well.")
+    result = await Runner.run(_agent(script), "How are you?", run_config=_config(added))
+    return script.played(result.final_output)
+
+
+async def _tool_loop(added: object) -> Played:
+    script = Script(*([("read_gauges", {"place": place})] for place in ROUND), "Read them all.")
+    result = await Runner.run(_agent(script), "Read all places.", run_config=_config(added))
+    return script.played(result.final_output)
+
+
+async def _parallel_calls(added: object) -> Played:
+    script = Script([("read_gauges", {"place": place}) for place in GAUGES], "All at once.")
+    result = await Runner.run(_agent(script), "Read all places.", run_config=_config(added))
+    return script.played(result.final_output)
+
+
+class Reading(BaseModel):
+    """What came of it."""
+
+    place: str
+    pressure: int
+
+
+async def _structured_output(added: object) -> Played:
+    script = Script([("read_gauges", {"place": "north"})], '{"place": "north", "pressure": 37}')
+    agent = _agent(script, output_type=Reading)
+    result = await Runner.run(agent, "What is the pressure?", run_config=_config(added))
+    return script.played(repr(result.final_output))
+
+
+async def _session(added: object) -> Played:
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(call, "Fine.", call, "As I said.")
+    agent, session = _agent(script), SQLiteSession("gauges")
+    first = await Runner.run(agent, "Look north.", session=session, run_config=_config(added))
+    second = await Runner.run(agent, "And now?", session=session, run_config=_config(added))
+    assert "as lines" not in json.dumps(await session.get_items())  # the session is the host's own
+    return script.played(first.final_output, second.final_output)
+
+
+PROGRAMS = [_question, _tool_loop, _parallel_calls, _structured_output, _session]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+async def test_a_stock_program_runs_the_same_and_sends_less(program: Program) -> None:
+    await check_program(program, WeftFilter, hides=False)
+
+
+async def test_an_agent_with_the_tool_gets_back_what_was_left_out() -> None:
+    def ask(items: object) -> object:
+        handle = re.search(r"handle ([0-9a-f]{12})", json.dumps(items))
+        assert handle is not None
+        return [
+            (
+                "recall",
+                {"handle": handle[1], "lines": "399-400", "query": "", "field": "", "page": 1},
+            )
+        ]
+
+    script = Script([("read_gauges", {"place": "north"})], ask, "Got it.")
+    added = WeftFilter(DIGESTS)
+    result = await Runner.run(_agent(script, added.tool), "Look.", run_config=_config(added))
+    assert result.final_output == "Got it."
+    assert "north gauge 399: " in json.dumps(script.requests[-1])

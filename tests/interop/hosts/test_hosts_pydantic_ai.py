@@ -1,0 +1,131 @@
+"""pydantic-ai: five programs from its documentation, with and without the capability."""
+
+import json
+import re
+
+import pytest
+
+pytest.importorskip("pydantic_ai.capabilities", reason="pydantic-ai is not installed")
+
+from pydantic import BaseModel
+from pydantic_ai import Agent, ModelMessagesTypeAdapter, capture_run_messages
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
+from weft.interop.pydantic_ai import WeftCapability, _spell_messages
+
+
+class Script:
+    """A model that says what is written down, and keeps what it was sent."""
+
+    def __init__(self, *steps: object) -> None:
+        self.steps = [*steps]
+        self.requests: list[list[object]] = []
+        self.chats: list[list[dict[str, object]]] = []
+
+    def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        dumped = ModelMessagesTypeAdapter.dump_json(messages)
+        self.requests.append([_bare(one) for one in json.loads(dumped)])
+        self.chats.append([piece.wire for piece in _spell_messages([*messages])])
+        step = self.steps[len(self.requests) - 1]
+        step = step(messages, info) if callable(step) else step
+        if isinstance(step, str):
+            return ModelResponse(parts=[TextPart(step)])
+        number = len(self.requests)
+        return ModelResponse(
+            parts=[
+                ToolCallPart(name, args, tool_call_id=f"call_{number}_{at}")
+                for at, (name, args) in enumerate(step)
+            ]
+        )
+
+    @property
+    def model(self) -> FunctionModel:
+        return FunctionModel(self.answer)
+
+    def played(self, *answers: str) -> Played:
+        return Played([*answers], self.requests, self.chats)  # type: ignore[arg-type]
+
+
+def _bare(message: dict[str, object]) -> dict[str, object]:
+    """A message without the times and ids that differ from run to run."""
+    text = json.dumps(message)
+    text = re.sub(r'"(timestamp|run_id|conversation_id)": ("[^"]*"|null)', r'"\1": 0', text)
+    return json.loads(text)
+
+
+def _agent(script: Script, added: object, **options: object) -> Agent:
+    capabilities = [added] if added is not None else []
+    agent = Agent(
+        script.model, instructions="You watch gauges.", capabilities=capabilities, **options
+    )
+
+    @agent.tool_plain
+    def read_gauges(place: str) -> str:
+        """Read the gauges of a place."""
+        return GAUGES[place]
+
+    return agent
+
+
+async def _question(added: object) -> Played:
+    script = Script("All is well.")
+    return script.played((await _agent(script, added).run("How are you?")).output)
+
+
+async def _tool_loop(added: object) -> Played:
+    script = Script(*([("read_gauges", {"place": place})] for place in ROUND), "Read them all.")
+    return script.played((await _agent(script, added).run("Read all places.")).output)
+
+
+async def _parallel_calls(added: object) -> Played:
+    script = Script([("read_gauges", {"place": place}) for place in GAUGES], "All at once.")
+    return script.played((await _agent(script, added).run("Read all places.")).output)
+
+
+class Reading(BaseModel):
+    """What came of it."""
+
+    place: str
+    pressure: int
+
+
+async def _structured_output(added: object) -> Played:
+    script = Script(
+        [("read_gauges", {"place": "north"})],
+        [("final_result", {"place": "north", "pressure": 37})],
+    )
+    agent = _agent(script, added, output_type=Reading)
+    return script.played(repr((await agent.run("What is the pressure?")).output))
+
+
+async def _history(added: object) -> Played:
+    script = Script([("read_gauges", {"place": "north"})], "Fine.", "As I said.")
+    agent = _agent(script, added)
+    first = await agent.run("Look north.")
+    with capture_run_messages():
+        second = await agent.run("And now?", message_history=first.all_messages())
+    assert "gauge 399" in str(first.all_messages())  # the history is pydantic-ai's own
+    return script.played(first.output, second.output)
+
+
+PROGRAMS = [_question, _tool_loop, _parallel_calls, _structured_output, _history]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+async def test_a_stock_program_runs_the_same_and_sends_less(program: Program) -> None:
+    await check_program(program, WeftCapability)
+
+
+async def test_the_model_gets_back_what_was_left_out() -> None:
+    def ask(messages: list[ModelMessage], info: AgentInfo) -> object:
+        handle = re.search(r"handle ([0-9a-f]{12})", str(messages))
+        assert handle is not None
+        assert "recall" in [one.name for one in info.function_tools]
+        return [("recall", {"handle": handle[1], "lines": "399-400"})]
+
+    script = Script([("read_gauges", {"place": "north"})], ask, "Got it.")
+    result = await _agent(script, WeftCapability(DIGESTS)).run("Look north.")
+    assert result.output == "Got it."
+    assert "north gauge 399: " in json.dumps(script.requests[-1])
