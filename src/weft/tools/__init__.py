@@ -17,6 +17,7 @@ from weft.declare.tool import Tool, tool
 from weft.errors import DeclarationError
 from weft.tools.cpython import CPythonTool
 from weft.tools.mcp import MCP
+from weft.tools.openapi import OpenAPI
 from weft.tools.python import PythonTool
 from weft.values import Json, JsonObject
 
@@ -25,6 +26,7 @@ __all__ = [
     "CPythonTool",
     "CodeExecution",
     "FileSearch",
+    "OpenAPI",
     "ProviderTool",
     "PythonTool",
     "WebFetch",
