@@ -19,16 +19,19 @@ from weft.tools.cpython import CPythonTool
 from weft.tools.mcp import MCP
 from weft.tools.openapi import OpenAPI
 from weft.tools.python import PythonTool
+from weft.tools.skills import AgentsFile, Skills
 from weft.values import Json, JsonObject
 
 __all__ = [
     "MCP",
+    "AgentsFile",
     "CPythonTool",
     "CodeExecution",
     "FileSearch",
     "OpenAPI",
     "ProviderTool",
     "PythonTool",
+    "Skills",
     "WebFetch",
     "WebSearch",
     "exit_loop",
