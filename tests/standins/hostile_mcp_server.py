@@ -61,7 +61,7 @@ for line in sys.stdin:
             answer(id, {"tools": LISTINGS.get(WAY, [tool("fine")])})
     elif method == "tools/call":
         if WAY == "huge":
-            answer(id, {"content": [{"type": "text", "text": "x" * 30_000_000}]})
+            answer(id, {"content": [{"type": "text", "text": "x" * 6_000_000}]})
         elif WAY == "bytes":
             head = json.dumps({"jsonrpc": "2.0", "id": id})[:-1]
             sys.stdout.buffer.write(

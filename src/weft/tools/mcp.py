@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft")
 
-LARGEST_RESULT = 20_000_000
+LARGEST_RESULT = 5_000_000
 """How many characters of a result are taken."""
 
 _WORDS = {
