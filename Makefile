@@ -3,7 +3,8 @@
 #   make demo                      run an agent with tools on the model in the box, and see what
 #                                  the model saw; fetches 93 MB of weights the first time
 #   make test                      everything in `check`, then the tests; google-adk, other agent
-#                                  libraries and clients of OpenAI's API have environments of their own
+#                                  libraries, clients of OpenAI's API and
+#                                  servers of MCP have environments of their own
 #   make coverage                  the tests with branch coverage, which takes 2.5 times as long
 #   make check                     format, lint, layers, types
 #   make prices                    the list of prices in the package again, from the genai-prices in .venv
@@ -24,10 +25,11 @@ BENCH := .venv-bench
 ADK := .venv-adk
 CLIENTS := .venv-clients
 HOSTS := .venv-hosts
+MCP := .venv-mcp
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 
 # An environment whose interpreter no longer runs is made again, whatever its stamps say.
-$(foreach venv,.venv $(BENCH) $(ADK) $(CLIENTS) $(HOSTS),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
+$(foreach venv,.venv $(BENCH) $(ADK) $(CLIENTS) $(HOSTS) $(MCP),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
 
 # Tests wait for processes, servers and browsers about a third of their time: one worker more than
 # jobs keeps the cores busy.
@@ -53,7 +55,8 @@ demo: .venv/.made-local
 # and the compiling of all tests, which each worker would do for itself. After that all cores are for
 # the tests.
 test:
-	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-node $(HOSTS)/.made-hosts
+	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-node \
+	    $(HOSTS)/.made-hosts $(MCP)/.made-node
 	@$(TOGETHER) check-style check-mypy check-pyright test-adk test-hosts check-layers test-collect browser sandbox
 	@$(MAKE) --no-print-directory test-suite
 
@@ -123,7 +126,7 @@ bench: $(BENCH)/.made-bench .venv/.made-dev
 	$(BENCH)/bin/python bench/run.py
 
 clean:
-	rm -rf .venv $(BENCH) $(ADK) $(CLIENTS) $(HOSTS) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .venv $(BENCH) $(ADK) $(CLIENTS) $(HOSTS) $(MCP) build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -199,9 +202,22 @@ $(CLIENTS)/.made-venv:
 $(CLIENTS)/.made-clients: $(CLIENTS)/.made-venv tests/server/clients.txt
 	$(call install,$(CLIENTS),tests/server/clients.txt,-r tests/server/clients.txt)
 
+$(MCP)/.made-venv:
+	$(call make_venv,$(MCP))
+
+$(MCP)/.made-servers: $(MCP)/.made-venv tests/tools/mcp-servers.txt
+	$(call install,$(MCP),tests/tools/mcp-servers.txt,-r tests/tools/mcp-servers.txt)
+
 # Where there is no npm, or it gets nothing, the tests of its packages are skipped, and say so.
+define get_packages
+	@echo "installing $(2) into $(1)"
+	@npm install --silent --ignore-scripts --no-save --no-package-lock --prefix $(1) \
+	    $$(grep -v '^#' $(2)) && touch $@ || \
+	    echo "NOTE: there is no npm here; $(3) will not be tested" >&2
+endef
+
 $(CLIENTS)/.made-node: $(CLIENTS)/.made-clients tests/server/clients-node.txt
-	@echo "installing tests/server/clients-node.txt into $(CLIENTS)"
-	@npm install --silent --ignore-scripts --no-save --no-package-lock --prefix $(CLIENTS) \
-	    $$(grep -v '^#' tests/server/clients-node.txt) && touch $@ || \
-	    echo "NOTE: there is no npm here; Vercel's client will not be tested" >&2
+	$(call get_packages,$(CLIENTS),tests/server/clients-node.txt,Vercel's client)
+
+$(MCP)/.made-node: $(MCP)/.made-servers tests/tools/mcp-servers-node.txt
+	$(call get_packages,$(MCP),tests/tools/mcp-servers-node.txt,some servers of MCP)

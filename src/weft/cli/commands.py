@@ -127,7 +127,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         (
             "targets",
             Take("store", default=DEFAULT_STORE),
-            "host port tokens auth allow_host grace workers queue engine",
+            "host port tokens auth allow_host mcp grace workers queue engine",
             Take("slots", "How many turns each of the --workers runs at once."),
             "turns_per_minute open_runs tokens_per_day app_turns_per_minute app_open_runs",
             "app_tokens_per_day max_runs max_waiting metrics_port metrics_host log_form model",
@@ -138,6 +138,15 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         It listens on this machine only and prints an address with a token. To listen elsewhere,
         say who may ask: --tokens or --auth. With --workers, turns run in other processes, which
         are started again when they die; with --queue, in those of `weft worker`, anywhere.
+        """,
+    ),
+    Command(
+        "mcp",
+        "serve:mcp_command",
+        ("targets", Take("store", default=DEFAULT_STORE), "model max_llm_calls"),
+        """Serve agents to an MCP client on stdin and stdout, with their sessions and the compiler.
+
+        Name it in the client's settings: {"command": "weft", "args": ["mcp", "pkg.module:agent"]}.
         """,
     ),
     Command(

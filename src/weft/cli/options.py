@@ -317,6 +317,7 @@ class CommandOptions:
             min=1,
         ),
     ] = 600.0
+    mcp: Annotated[bool, Option("--mcp", help="Answer MCP clients at /mcp.")] = False
     metrics_port: Annotated[
         int | None,
         Option(

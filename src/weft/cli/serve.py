@@ -1,6 +1,7 @@
 """`weft serve`, agents over HTTP until Ctrl-C; `weft worker`, which takes turns from a queue."""
 
 import asyncio
+import importlib.util
 import ipaddress
 import json
 import logging
@@ -151,7 +152,26 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
         turns=turns,
         limits=limits,
         quotas=_quotas(options),
+        mcp=options.mcp,
     )
+
+
+def mcp_command(options: CommandOptions) -> int:
+    """Serve the targets on stdin and stdout; the exit code is 0 once the client is gone."""
+    if importlib.util.find_spec("mcp") is None:
+        raise UsageError(
+            "the MCP SDK is not installed", where="mcp", hint="pip install 'weft[mcp]'"
+        )
+    from weft.server.mcp import serve_runners
+
+    begin_logs(LogForm.TEXT)  # to stderr: stdout is the client's
+
+    async def serve() -> None:
+        async with serve_runners(load_runners(options)) as service:
+            await service.run_stdio()
+
+    asyncio.run(serve())
+    return 0
 
 
 def _limits(options: CommandOptions) -> "Limits":

@@ -92,6 +92,42 @@ Use instead:  the session of a run: weft.compile(bot, session=result.session).
 """,
     ),
     Code(
+        "WEFT305",
+        _I,
+        "tools that are not declared",
+        """A server lists tools that take more tokens than a request should spend on them. The
+model finds them with `find_tools` and calls them with `call_tool`.
+
+Why it matters: it says how many tokens each request saves.
+
+Use instead:  MCP(..., defer=False) declares all; only=["name"] declares a few.
+""",
+    ),
+    Code(
+        "WEFT306",
+        _W,
+        "tool that its server has changed",
+        """A server describes a tool otherwise than it did earlier in this session.
+
+Why it matters: a description is an instruction to the model. Whoever controls the server may
+have put one there, after somebody looked at the tool and trusted it.
+
+Use instead:  read what it says now; leave the tool out with MCP(..., only=[...]).
+""",
+    ),
+    Code(
+        "WEFT307",
+        _W,
+        "server without its tools",
+        """A server could not be asked for its tools, or lists some that cannot be offered: an
+invalid schema, a name twice, nothing of what `only=` names.
+
+Why it matters: the run goes on without them, or with those that the session knows.
+
+Use instead:  start the server; MCP(..., required=True) ends the run instead.
+""",
+    ),
+    Code(
         "WEFT409",
         _W,
         "undeclared agent below a custom agent",

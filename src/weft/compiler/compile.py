@@ -205,13 +205,14 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     labels = call.part_of.labels if call.part_of is not None else ()
     log = session.events
     # tools that a toolset gave are in the log: a request compiled again offers the same ones
-    plan = plan_for(_with_offered(call.root, call.agent, log), call.agent, config, labels)
+    facts = facts_of(log) if log.length else _NO_FACTS
+    offered = _with_offered(call.root, call.agent, log)
+    plan = plan_for(offered, call.agent, config, labels, facts.untrusted)
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
     # `temp:` keys belong to one invocation, and a new message begins another
     state = session.state if message is None else session.state_for(invocation)
-    facts = facts_of(log) if log.length else _NO_FACTS
     # what parallel branches write is not seen by each other until they join
     if call.branch and facts.forks:
         state = seen_from(state, facts.forks, call.branch)

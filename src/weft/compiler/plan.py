@@ -7,10 +7,11 @@ the wording of its instruction are the same at every step. They are kept with th
 import os
 import sys
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from operator import is_
-from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, cast, get_args, runtime_checkable
 
 import msgspec
 
@@ -25,7 +26,7 @@ from weft.declare.agent import find_path, labels_of, unite_labels, walk_tree
 from weft.declare.code import describe_functions
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
-from weft.declare.policy_parts import Auto, Budget, Label
+from weft.declare.policy_parts import Auto, Budget, Fence, Label, Untrusted
 from weft.declare.provider_tools import ProviderTool
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
@@ -141,11 +142,16 @@ class Plan(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 def plan_for(
-    root: Agent, agent: str | None, config: RunConfig, labels: tuple[Label, ...] = ()
+    root: Agent,
+    agent: str | None,
+    config: RunConfig,
+    labels: tuple[Label, ...] = (),
+    untrusted: frozenset[str] = frozenset(),
 ) -> Plan:
     """The plan for `root`, or for the agent of its tree named by `agent`, under this config.
 
-    `labels` hold for a program of which `root` is only a part.
+    `labels` hold for a program of which `root` is only a part. `untrusted` are tools of the whole
+    program whose results are fenced.
 
     It is kept with the root, under what it was made from. The environment may come to name
     another model, and a model object another name: then the plan is made again.
@@ -165,6 +171,7 @@ def plan_for(
         or config.generate_config
         or config.context is not None
         or labels
+        or untrusted
         or config.passes
         or config.global_instruction
     ):
@@ -173,7 +180,7 @@ def plan_for(
         seen = str(config.context) if config.context is not None else ""
         key = (
             agent, chosen, compact(config.generate_config), seen, labels,
-            tuple(map(id, config.passes)), config.global_instruction,
+            tuple(map(id, config.passes)), config.global_instruction, untrusted,
         )  # fmt: skip
     known = root.memo.get(key)
     if (
@@ -184,7 +191,7 @@ def plan_for(
         and (known.fixed or _fits(known))
     ):
         return known
-    plan = _make_plan(root, agent, config, labels)
+    plan = _make_plan(root, agent, config, labels, untrusted)
     # all at once: what is needed is made again, and counting uses would cost every request
     if len(root.memo) >= MOST_PLANS:
         root.memo.clear()
@@ -279,7 +286,7 @@ def _wording_text(source: Source) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _declared_texts(tools: Iterable[ToolDecl]) -> list[str]:
+def _declared_texts(tools: Iterable[ToolDecl | Tool]) -> list[str]:
     """What the model reads of tools, in the texts that are counted."""
     return [
         text for tool in tools for text in (tool.name, tool.description, compact(tool.parameters))
@@ -310,7 +317,13 @@ def _fits(plan: Plan) -> bool:
     return model.name == plan.target.model and model.dialect == plan.target.dialect
 
 
-def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
+def _make_plan(
+    root: Agent,
+    name: str | None,
+    config: RunConfig,
+    labels: tuple[Label, ...],
+    untrusted: frozenset[str],
+) -> Plan:
     """Work out a plan: whom it is for first, then what is sent, then which passes run."""
     nodes = find_path(root, name) if name is not None and name != root.name else (root,)
     path = tuple(node for node in nodes if isinstance(node, Agent))
@@ -321,6 +334,8 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     if labels:
         declared = unite_labels((*declared, *labels))
     policy = _guarded(policy_of(agent, config), declared, agent.cleared)
+    own_untrusted = {tool.name for tool in agent.tools if tool.untrusted}
+    policy = _fenced(policy, untrusted | own_untrusted)
     words, facts, limit = str(policy), policy.facts, agent.token_budget
     # the run's model first, then the agent's, then those above it
     written = _written(path, config)
@@ -389,6 +404,21 @@ def _guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]
     # labels come from the whole program: those of the agent alone would hide too little
     others = (one for one in policy.protections if not isinstance(one, Label))
     return replace(policy, protections=(*hidden, *others))
+
+
+def _fenced(policy: Policy, untrusted: AbstractSet[str]) -> Policy:
+    """The policy with a fence around the results of tools that nobody vouches for."""
+    if not untrusted:
+        return policy
+    fences = [one for one in policy.protections if isinstance(one, Fence)]
+    if any("results" in one.what and "agents" in one.what for one in fences):
+        return policy
+    what: tuple[Untrusted, ...] = tuple(
+        each for each in get_args(Untrusted) if any(each in one.what for one in fences)
+    )
+    others = (one for one in policy.protections if not isinstance(one, Fence))
+    fence = Fence(what, tools=tuple(sorted(untrusted)))
+    return replace(policy, protections=(*others, fence))
 
 
 def _custom(agent: Agent, config: RunConfig) -> tuple[Pass, ...]:
@@ -542,17 +572,19 @@ def _tools_of(
     for t in agent.tools:
         if isinstance(t.hosted, ProviderTool):
             _require_dialects(t.hosted, agent)
+    offered = [t for t in agent.tools if not t.deferred]
     tools = [
         ToolDecl(
             t.name,
-            describe_functions(t, agent.tools) if t.runs_code else t.description,
+            describe_functions(t, offered) if t.runs_code else t.description,
             t.parameters,
             Origin("tool", t.name, agent.name),
             hosted=t.hosted,
             provider=dialect if dialect in t.extra else "",
             kept=t.extra.get(dialect),
+            source=t.source[0] if t.source else "",
         )
-        for t in agent.tools
+        for t in offered
     ]
     targets = transfer_targets(path)
     if targets:
@@ -651,6 +683,19 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
         )
         for source in agent.tool_sources
     ]
+    deferred = [tool for tool in agent.tools if tool.deferred]
+    if deferred:
+        count = dialect_named(target.dialect).meter(target.model).counter.count
+        saved = sum(map(count, _declared_texts(deferred)))
+        diagnostics.append(
+            report(
+                "WEFT305",
+                Origin("field", "tools", agent.name),
+                f"{len(deferred)} tools are found with `find_tools`: each request saves {saved:,}"
+                " tokens",
+                "declare all of them with defer=False, or a few with only=",
+            )
+        )
     if not root and agent.global_instruction is not None:
         diagnostics.append(
             report(

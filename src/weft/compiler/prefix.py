@@ -76,7 +76,7 @@ def compare(before: Lowered, after: Lowered) -> Shared:
             line = new.count("\n", 0, common) + 1
             where, offset = (_tools_pointer(after), 0) if at else _system_place(after, common)
             origin = origins.origin(where, offset)
-            what = "the tools changed" if at else "the system text changed"
+            what = _changed_tools(before.head, after.head) if at else "the system text changed"
             return Shared(not at, False, 0, size, (where, origin, what, 0 if at else line))
     lasting = before.track.entries(before.final).with_tail(before.lasting)
     # final turns of one track are the same objects: they need not be compared
@@ -340,6 +340,20 @@ def _head(head: Head) -> _ComparedHead:
         text = "".join("\n\n".join(block.text for block in blocks) for blocks in places)
         compared = head.memo.keep(_ComparedHead(("tools", tools), ("system", text)))
     return compared
+
+
+def _changed_tools(before: Head, after: Head) -> str:
+    """That the tools changed; and how, where it is the listing of a server that did."""
+    old = {tool.name: tool for tool in before.of.tools}
+    new = {tool.name: tool for tool in after.of.tools}
+    changes: list[str] = []
+    for name, tool in (old | new).items():
+        if not tool.source or (name in old and name in new and old[name] == new[name]):
+            continue
+        verb = "changed" if name in old and name in new else "removed" if name in old else "added"
+        changes.append(f"the listing of `{tool.source}` {verb} `{name}`")
+    more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
+    return ": ".join(("the tools changed", *([", ".join(changes[:3]) + more] if changes else ())))
 
 
 def _tools_pointer(lowered: Lowered) -> str:

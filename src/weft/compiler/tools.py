@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.content import Part
-from weft.declare import Agent, Node, Policy, RunConfig, Tool
+from weft.declare import Agent, Effect, Node, Policy, RunConfig, Tool
 from weft.declare.agent import EVERYTHING
 from weft.declare.policy import Stage
 from weft.declare.policy_parts import Auto, Compact, Label
@@ -282,6 +282,13 @@ def declared_by(tools: Iterable[Tool]) -> list[JsonObject]:
         if tool.runs_code:
             declaration["runs_code"] = True
             declaration["functions"] = None if tool.functions is None else [*tool.functions]
+        if tool.source:
+            declaration["source"] = [*tool.source]
+            declaration["effect"] = tool.effect
+        flags = {
+            "untrusted": tool.untrusted, "deferred": tool.deferred, "dispatches": tool.dispatches
+        }  # fmt: skip
+        declaration.update({flag: True for flag, is_set in flags.items() if is_set})
         declarations.append(declaration)
     return declarations
 
@@ -363,6 +370,11 @@ class _Declaration(msgspec.Struct, frozen=True):
     extra: dict[str, JsonObject] = {}
     runs_code: bool = False
     functions: tuple[str, ...] | None = None
+    source: tuple[str, ...] = ()
+    untrusted: bool = False
+    deferred: bool = False
+    dispatches: bool = False
+    effect: Effect = "idempotent"
 
 
 def tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
@@ -380,6 +392,11 @@ def tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
             extra=one.extra,
             runs_code=one.runs_code,
             functions=one.functions,
+            source=one.source,
+            untrusted=one.untrusted,
+            deferred=one.deferred,
+            dispatches=one.dispatches,
+            effect=one.effect,
         )
         for one in declarations
     )

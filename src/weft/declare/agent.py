@@ -395,6 +395,14 @@ class Agent(Composable, Generic[AnswerT]):
                 listed.append(value)
             else:
                 sources.append(source)
+        servers = [source.name for source in sources if source.restore is not None]
+        for name in servers:
+            if servers.count(name) > 1:
+                raise DeclarationError(
+                    f"two of its servers are called `{name}`",
+                    where=where,
+                    hint='give one of them another name: MCP(..., name="other")',
+                )
         if not isinstance(tools, tuple) or len(sources) > len(self.tool_sources):
             self._set("tools", tuple(listed))
             self._set("tool_sources", tuple(sources))

@@ -1,13 +1,14 @@
 """The contexts that callbacks and tools get: state they may change, a session they may read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast
 
 import msgspec
 
 from weft.content import Content, ContentLike, Part
 from weft.declare.policy_parts import MemoryScorer
 from weft.errors import UsageError, describe_kind
+from weft.schema import validate_declared
 from weft.session.event import EMPTY_ACTIONS, Actions, State
 from weft.session.log import Session
 from weft.values import Json, JsonObject
@@ -102,6 +103,79 @@ class Surroundings(Protocol):
 
     async def remember(self, text: str, author: str) -> str:
         """Keep a note in the user's memory."""
+        ...
+
+
+class UserQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool asks the user in the middle of a call."""
+
+    message: str
+    key: str = ""
+    """What tells it from other questions of the call; empty: by its number."""
+    schema: JsonObject | None = None
+    """What the answer must be like; None: anything will do."""
+    details: JsonObject = {}
+    """What whoever shows the question may need, such as the address of a page."""
+    notes: JsonObject = {}
+    """What the tool needs to go on; it is in the log, and nobody is shown it."""
+    is_held: bool = False
+    """Whether the call goes on meanwhile, at a server that waits for the answer."""
+
+
+class UserAnswer(msgspec.Struct, frozen=True):
+    """What the user said to a question: `accept` with a content, `decline` or `cancel`."""
+
+    action: str
+    content: Json = None
+
+    @staticmethod
+    def read(answer: Json, schema: JsonObject | None) -> "UserAnswer":
+        """The answer as it was given, or a SchemaError where the question does not take it.
+
+        False declines, None cancels, True accepts. Where the form has one field, its value will do.
+        """
+        if isinstance(answer, dict) and set(answer) <= {"action", "content"}:
+            action = answer.get("action")
+            if action in ("decline", "cancel"):
+                return UserAnswer(str(action))
+            if action == "accept":
+                answer = answer.get("content", True)
+        if answer is None or answer is False:
+            return UserAnswer("cancel" if answer is None else "decline")
+        if schema is None:
+            return UserAnswer("accept", answer)
+        properties = schema.get("properties")
+        names = [*properties] if isinstance(properties, dict) else []
+        if not isinstance(answer, dict):
+            is_value = len(names) == 1 and (answer is not True or _takes_flag(properties, names[0]))
+            if is_value or answer is True:
+                answer = {names[0]: answer} if is_value else {}
+        content: JsonObject = answer if isinstance(answer, dict) else {"answer": answer}
+        return UserAnswer("accept", validate_declared(schema, content, where="the answer"))
+
+
+def _takes_flag(properties: Json, name: str) -> bool:
+    rules = properties.get(name) if isinstance(properties, dict) else None
+    return isinstance(rules, dict) and rules.get("type") == "boolean"
+
+
+class PastQuestion(NamedTuple):
+    """A question of a call that the log has: its key, what the tool noted, and the answer."""
+
+    key: str
+    notes: JsonObject
+    answer: UserAnswer | None
+
+
+class ToolQuestions(Protocol):
+    """How a tool asks the user."""
+
+    def past(self) -> Sequence[PastQuestion]:
+        """The questions that the call asked before, in their order."""
+        ...
+
+    async def ask(self, question: UserQuestion) -> UserAnswer:
+        """The answer, where the log has it; else the run stops until it has."""
         ...
 
 
@@ -316,7 +390,7 @@ class ToolContext(CallbackContext[DepsT]):
     store's own, inside its transaction, for a tool with `effect="transactional"`.
     """
 
-    __slots__ = ("call_id", "confirmed", "connection", "steps")
+    __slots__ = ("_questions", "call_id", "confirmed", "connection", "steps")
 
     def __init__(
         self,
@@ -330,6 +404,7 @@ class ToolContext(CallbackContext[DepsT]):
         confirmed: JsonObject | None = None,
         connection: object = None,
         deps: DepsT | None = None,
+        questions: ToolQuestions | None = None,
     ) -> None:
         super().__init__(
             agent_name=agent_name,
@@ -344,3 +419,24 @@ class ToolContext(CallbackContext[DepsT]):
         self.connection = connection
         self.steps: CodeSteps | None = None
         """The steps of the code that a tool runs, where it runs some."""
+        self._questions = questions
+
+    @property
+    def questions(self) -> ToolQuestions:
+        """The questions of this call to the user, for tools that need more than `ask_user`."""
+        if self._questions is None:
+            raise UsageError(
+                "this context belongs to no run, so there is nobody to ask",
+                where="ToolContext.ask_user",
+                hint="call the tool through weft.run",
+            )
+        return self._questions
+
+    async def ask_user(self, message: str, *, schema: JsonObject | None = None) -> Json:
+        """Ask the user, and give the answer; None if they decline. The run waits until it comes.
+
+        Then the tool is called again from its beginning, and what it asked before is answered at
+        once: so ask before you do anything that must happen once.
+        """
+        answer = await self.questions.ask(UserQuestion(message=message, schema=schema))
+        return answer.content if answer.action == "accept" else None

@@ -373,6 +373,8 @@ class Fence(PolicyWord, frozen=True):
     word: ClassVar[str] = "fence"
     placed: ClassVar[int] = 1
     what: tuple[Untrusted, ...] = ("results", "files", "agents")
+    tools: tuple[str, ...] = ()
+    """Tools whose results are fenced whatever `what` says."""
 
 
 class Capture(PolicyWord, frozen=True):

@@ -36,6 +36,7 @@ from weft.declare.functions import (
 )
 from weft.declare.hints import TOOL_WORDS
 from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
+from weft.diagnostics import Diagnostic
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, explain_calls, explain_mistakes, hint_at_call
@@ -119,6 +120,14 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
     """Whether a call brings code, which may call other tools of the agent."""
     functions: tuple[str, ...] | None = None
     """The tools that its code may call; None: all of the agent's."""
+    source: tuple[str, ...] = ()
+    """The server that it comes from, and its name there."""
+    untrusted: bool = False
+    """Whether nobody vouches for its results: every request has them between fences."""
+    deferred: bool = False
+    """Whether requests leave it out: the model finds it with `find_tools`."""
+    dispatches: bool = False
+    """Whether a call names another tool of the agent, with its arguments, to be called instead."""
     extra: dict[str, JsonObject] = {}
     """Fields of the declaration that only one dialect has, by its name.
 
@@ -190,12 +199,30 @@ def _check_extra(extra: object, *, where: str) -> None:
 
 
 @runtime_checkable
+class SourceLike(Protocol):
+    """A toolset that says itself how it is asked."""
+
+    def as_source(self) -> "ToolSource":
+        """The toolset as one that is asked in each run."""
+        ...
+
+
+@runtime_checkable
 class ToolsetLike(Protocol):
     """Anything that hands out tools, at once, whoever asks."""
 
     def get_tools(self) -> Iterable[object]:
         """The tools, in their order."""
         ...
+
+
+class ToolListing(msgspec.Struct, frozen=True):
+    """What a toolset answers: its tools, and what there is to say of them."""
+
+    tools: tuple[Tool, ...]
+    warnings: tuple[Diagnostic, ...] = ()
+    artifacts: dict[str, str] = {}
+    """Texts that are kept as artifacts of the session, by their names there."""
 
 
 class ToolSource(msgspec.Struct, frozen=True):
@@ -207,9 +234,13 @@ class ToolSource(msgspec.Struct, frozen=True):
     name: str
     ask: Function
     prefix: str = ""
+    restore: Callable[..., Tool] | None = None
+    """Makes a tool that the log tells of callable again, given it and the context."""
 
     def tools_of(self, answer: object, *, where: str) -> tuple[Tool, ...]:
         """What it answered, as tools under their prefixed names."""
+        if isinstance(answer, ToolListing):
+            return answer.tools
         tools = to_tools(cast("Iterable[object]", answer), where=where)
         if not self.prefix:
             return tools
@@ -226,6 +257,8 @@ def to_source(value: object, *, where: str) -> ToolSource | None:
         return value
     if isinstance(value, Tool | Composable | type):
         return None
+    if isinstance(value, SourceLike):
+        return value.as_source()
     if isinstance(value, Toolset):
         tools = cast("object", value.tools)
         return ToolSource(value.name, tools, value.prefix) if callable(tools) else None

@@ -165,6 +165,8 @@ class ToolDecl(msgspec.Struct, frozen=True):
     own: JsonObject | None = None
     hosted: HostedTool | None = None
     """What the provider runs itself; each dialect spells it."""
+    source: str = ""
+    """The server whose listing has it."""
 
 
 class Output(msgspec.Struct, frozen=True):

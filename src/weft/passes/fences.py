@@ -18,7 +18,7 @@ import msgspec
 from weft.declare.policy_parts import Fence
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, Span, Stability, TextBlock
-from weft.ir.block import FOLDED
+from weft.ir.block import FOLDED, RECALL
 from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.passes.rewrite import PassFold, fold_items
@@ -89,6 +89,8 @@ class _Fencing:
     def __init__(self, env: Env, options: Fence) -> None:
         self._env = env
         self._what = frozenset(options.what)
+        self._tools = frozenset((*options.tools, RECALL)) if options.tools else frozenset[str]()
+        """Also what is called back: it may have come from one of these tools."""
         self._diagnostics: list[Diagnostic] = []
         self._asked = False
         """Whether it was asked who wrote a state key."""
@@ -111,14 +113,14 @@ class _Fencing:
     def block(self, block: Block, item: Item) -> Block:
         """A block of an item, fenced if nobody vouches for it."""
         if isinstance(block, ResultBlock):
-            trusted = block.synthetic or "results" not in self._what
-            return block if trusted else self._result(block)
+            trusted = "results" not in self._what and block.name not in self._tools
+            return block if trusted or block.synthetic else self._result(block)
         if not isinstance(block, TextBlock):
             return block
         if item.kind == "system":
             return self.template(block)
         if item.kind == "foreign":
-            if "agents" not in self._what:
+            if "agents" not in self._what and not self._tells_result(block, item.author):
                 return block
             # the name in front is ours: it stays outside, so that the fence says what is theirs
             name = f"[{item.author}]"
@@ -136,6 +138,14 @@ class _Fencing:
         opening, colon, rest = block.text.partition(":")
         head = f"{opening}{colon}{rest[:1]}" if colon else ""
         return self._text(block, head, source)
+
+    def _tells_result(self, block: TextBlock, author: str) -> bool:
+        """Whether it says what a tool returned that nobody vouches for; its own words have `:`."""
+        act = block.text.removeprefix(f"[{author}] ")
+        if act is block.text or not self._tools:
+            return False
+        name, returned, _ = act.partition(" returned ")
+        return bool(returned) and name in self._tools
 
     def template(self, block: TextBlock) -> TextBlock:
         """An instruction: what was inserted from files, tools and other agents is fenced."""
@@ -209,7 +219,7 @@ class _Fencing:
             return ""
         # what a tool wrote counts as its result, whoever called it
         if last.tool is not None:
-            return last.tool if "results" in self._what else ""
+            return last.tool if "results" in self._what or last.tool in self._tools else ""
         foreign = last.author not in ("user", self._env.agent, "")
         return last.author if foreign and "agents" in self._what else ""
 

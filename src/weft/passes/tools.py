@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from weft.declare import Tool
 from weft.diagnostics import Origin
 from weft.ir import Item, Note, Prompt, ResultBlock, ToolDecl, declare_called
 from weft.ir.prompt import called_tools, is_declared_for_calls
@@ -147,7 +148,7 @@ def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
     itself, no tool has a score: none is near, several are and none is ahead, or the question is
     one about the world and no tool is surely meant.
     """
-    scores = _shared(query, tools)
+    scores = score_by_words(query, tools)
     if is_installed() and words(query):
         short = likeness(query, [_spoken(tool) for tool in tools])
         whole = likeness(query, [_described(tool) for tool in tools])
@@ -175,19 +176,19 @@ def _is_general(query: str) -> bool:
     return _GENERAL.match(last) is not None and _PERSONAL.search(last) is None
 
 
-def _shared(query: str, tools: Sequence[ToolDecl]) -> list[float]:
+def score_by_words(query: str, tools: Sequence[ToolDecl | Tool]) -> list[float]:
     """What each tool has in common with the query, word by word; its name counts twice."""
     scope = all_of(Index(f"{_described(tool)}\n{tool.name}" for tool in tools))
     asked = dict.fromkeys(words(query))
     return match(scope, (scope.nearly(word, WEIGHTS.alike) for word in asked))
 
 
-def _spoken(tool: ToolDecl) -> str:
+def _spoken(tool: ToolDecl | Tool) -> str:
     """A tool's name in words, and its description."""
     return f"{words_of(tool.name)}: {tool.description}"
 
 
-def _described(tool: ToolDecl) -> str:
+def _described(tool: ToolDecl | Tool) -> str:
     """A tool's name and description, and what its parameters say."""
     return " ".join((_spoken(tool), *_parameters(tool.parameters)))
 

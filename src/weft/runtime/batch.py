@@ -230,7 +230,7 @@ def calls_that_wait(
     """The calls that are not answered at once: long-running ones, and those to confirm."""
     ids: list[str] = []
     for call in calls:
-        bound = bindings.tools.get(call.name or "")
+        bound = bindings.tool_for(call.name or "", call.args or {})
         # a tool that the request did not offer is refused at once: nobody waits for it
         if bound is None or bound.tool.name in withheld:
             continue

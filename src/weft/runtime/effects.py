@@ -13,7 +13,7 @@ toolset that raises, or no longer has what it offered, ends the run with an erro
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -21,7 +21,8 @@ import msgspec
 
 from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.plan import Plan
-from weft.compiler.tools import changes_between, declared_by, equip
+from weft.compiler.tools import changes_between, declared_by, equip, offered_in, tools_in
+from weft.content import Part
 from weft.declare import Agent, C, Raw, RunConfig, Tool
 from weft.declare.agent import labels_of, unite_labels
 from weft.declare.config import merge
@@ -29,7 +30,8 @@ from weft.declare.functions import misfit
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import MemoryScorer, Redact
 from weft.declare.template import to_text
-from weft.declare.tool import ToolSource
+from weft.declare.tool import ToolListing, ToolSource
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.digest.keeping import find_invented, marks_in, missing, normal
 from weft.errors import DeclarationError, ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
@@ -41,6 +43,7 @@ from weft.runtime.place import Place, cancel_and_wait
 from weft.runtime.program import ToolsetChanged, ToolsetError, await_value, chosen_model
 from weft.runtime.result import is_empty, parse, spell_out_answer
 from weft.session import Actions, Event, Session
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.lookback import effects_of
 from weft.session.provenance import OfferedTools, Provenance
 from weft.values import Json, JsonObject
@@ -414,9 +417,10 @@ async def equipped_root(invocation: Invocation, place: Place, root: Agent, agent
     """The root in which the agent has the tools that its toolsets answer, stored before use."""
     offers = invocation.offers
     async with offers.lock:
-        tools = offers.tools.get(agent.name)
+        tools, listing = offers.tools.get(agent.name), ToolListing(())
         if tools is None:
-            tools = await _ask(invocation, place, agent)
+            listing = await _ask(invocation, place, agent)
+            tools = listing.tools
         try:
             equipped = equip(root, agent.name, tools)
         except DeclarationError as error:
@@ -424,11 +428,33 @@ async def equipped_root(invocation: Invocation, place: Place, root: Agent, agent
         offers.tools[agent.name] = tools
         if any(tool.labels for tool in tools):
             invocation.labels = unite_labels((*invocation.labels, *labels_of(equipped)))
+        warnings = [one for one in listing.warnings if one.code not in agent.allow]
+        for one in warnings:
+            invocation.findings[str(one)] = one
+            if one.severity is not Severity.INFO:
+                _log.warning("%s %s: %s", one.code, one.origin, one.message)
         if (agent.name, place.scope) not in offers.stored:
             offers.stored.add((agent.name, place.scope))
-            notes = Provenance(offered=OfferedTools(agent.name, declared_by(tools)))
-            await invocation.commit(invocation.event(agent.name, _place(place), notes=notes))
+            delta = await _keep_artifacts(invocation, listing.artifacts)
+            notes = Provenance(
+                offered=OfferedTools(agent.name, declared_by(tools)),
+                diagnostics=[*map(str, warnings)] or None,
+            )
+            actions = Actions(artifact_delta=delta) if delta else EMPTY_ACTIONS
+            event = invocation.event(agent.name, _place(place), actions=actions, notes=notes)
+            await invocation.commit(event)
     return equipped
+
+
+async def _keep_artifacts(invocation: Invocation, texts: Mapping[str, str]) -> dict[str, int]:
+    """Keep texts of toolsets as artifacts, where they are new; gives their versions."""
+    versions: dict[str, int] = {}
+    around = invocation.surroundings
+    for name, text in texts.items():
+        known = await around.load_artifact(name, None)
+        if known is None or known.text != text:
+            versions[name] = await around.save_artifact(name, Part(text=text))
+    return versions
 
 
 def _place(place: Place) -> Place:
@@ -436,7 +462,7 @@ def _place(place: Place) -> Place:
     return Place("toolsets", "", place.scope)
 
 
-async def _ask(invocation: Invocation, place: Place, agent: Agent) -> tuple[Tool, ...]:
+async def _ask(invocation: Invocation, place: Place, agent: Agent) -> ToolListing:
     """The tools that the toolsets of an agent have; as they were, where the run is resumed."""
     state, before = invocation.forks.state_at(place), None
     for position, event in invocation.log.past.all() if invocation.log.resumed else ():
@@ -444,20 +470,38 @@ async def _ask(invocation: Invocation, place: Place, agent: Agent) -> tuple[Tool
         if offered is not None and offered.agent == agent.name:
             state, before = invocation.forks.state_before(position, place), offered
             invocation.offers.stored.add((agent.name, event.isolation_scope or ""))
+    events = invocation.log.view(place.scope).events
     context = ReadonlyContext(
         agent_name=agent.name,
         state=state,
-        events=invocation.log.view(place.scope).events,
+        events=events,
         invocation_id=invocation.id,
         user_content=invocation.context(agent.name, Place()).user_content,
         artifacts=await invocation.surroundings.artifact_texts(),
         deps=invocation.request.deps,
     ).apart()
+    known = tools_in(before) if before is not None else ()
     tools: list[Tool] = []
+    warnings: list[Diagnostic] = []
+    artifacts: dict[str, str] = {}
     for source in agent.tool_sources:
-        tools += await _answer(source, context, agent.name)
+        if before is not None and source.restore is not None:  # the log has what it answered
+            mine = (one for one in known if one.source[:1] == (source.name,))
+            tools += [source.restore(one, context) for one in mine]
+            continue
+        listing = await _answer(source, context, agent.name)
+        tools += listing.tools
+        warnings += listing.warnings
+        artifacts |= listing.artifacts
+    if any(tool.deferred for tool in tools):
+        from weft.tools.deferred import search_tools  # large listings are rare
+
+        tools += search_tools(tools)
     if before is None:
-        return tuple(tools)
+        earlier = offered_in(events, agent.name)
+        if earlier is not None:
+            warnings += _changed_declarations(earlier.tools, declared_by(tools), agent.name)
+        return ToolListing(tuple(tools), tuple(warnings), artifacts)
     problems = changes_between(before.tools, declared_by(tools))
     if problems:
         names = ", ".join(f"`{source.name}`" for source in agent.tool_sources)
@@ -468,12 +512,31 @@ async def _ask(invocation: Invocation, place: Place, agent: Agent) -> tuple[Tool
             " with another message",
         )
     by_name = {tool.name: tool for tool in tools}
-    return tuple(by_name[str(one["name"])] for one in before.tools)
+    return ToolListing(tuple(by_name[one.name] for one in known))
 
 
-async def _answer(
-    source: ToolSource, context: ReadonlyContext[object], agent: str
-) -> tuple[Tool, ...]:
+def _changed_declarations(
+    before: Sequence[JsonObject], now: Sequence[JsonObject], agent: str
+) -> Iterator[Diagnostic]:
+    """Warnings about tools of servers that the session knows under another declaration."""
+    known = {str(one["name"]): one for one in before}
+    for one in now:
+        name, server = str(one["name"]), one.get("source")
+        if not isinstance(server, list) or name not in known:
+            continue
+        parts = [part for part in ("description", "parameters") if known[name][part] != one[part]]
+        if parts:
+            yield report(
+                "WEFT306",
+                Origin("tool", name, agent),
+                f"the server `{server[0]}` has changed the {' and '.join(parts)} of `{name}` since"
+                " this session saw it",
+                "read it before you let the model go on: weft.compile(agent,"
+                " session=result.session).tools; leave it out with only=",
+            )
+
+
+async def _answer(source: ToolSource, context: ReadonlyContext[object], agent: str) -> ToolListing:
     """What one toolset answers, as tools."""
     where = f"{agent}.tools.{source.name}"
     try:
@@ -500,4 +563,4 @@ async def _answer(
             where=where,
             hint=f"declare it with the agent: Agent(..., tools=[{preparing}, ...])",
         )
-    return tools
+    return answer if isinstance(answer, ToolListing) else ToolListing(tools)

@@ -44,6 +44,7 @@ from weft.runtime.custom import run_custom
 from weft.runtime.invocation import Invocation, store_decision, store_failure
 from weft.runtime.place import Interrupted, NodeFailed, Place, Record, Suspended, is_below, path_of
 from weft.runtime.program import await_value, chain_of
+from weft.runtime.questions import check_answer
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import State, new_id
@@ -506,9 +507,13 @@ def decision_of(answer: FunctionResponse) -> Json:
 def check_decisions(asked: Event, answers: Content) -> None:
     """Refuse an answer that the gate which asked does not take; it goes on waiting."""
     choices = {call.id: choices_of(call) for call in asked.calls if call.name == INPUT}
+    by_tool = {call.id: call for call in asked.calls if asked.provenance.asked is not None}
     for part in answers.parts or ():
         answer = part.function_response
         if answer is None or answer.id not in choices:
+            continue
+        if answer.id in by_tool:
+            check_answer(asked, by_tool[answer.id], decision_of(answer))
             continue
         decision, known = decision_of(answer), choices[answer.id]
         if decision is None or (known and not any(same(decision, choice) for choice in known)):

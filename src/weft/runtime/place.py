@@ -399,6 +399,7 @@ class Progress:
 
     def _note_records(self, notes: Provenance) -> None:
         self.started.update(notes.started or ())
+        self.started.difference_update(notes.unstarted or ())
         self.expired.update(notes.expired or ())
         self.pending.update(notes.pending or ())
         self.outcomes.update(notes.outcomes or {})
@@ -431,6 +432,9 @@ def expiry_in(question: FunctionCall) -> float | None:
     expires = payload.get("expires") if isinstance(payload, dict) else None
     return float(expires) if isinstance(expires, int | float) else None
 
+
+WAITING_CALLS: set[str] = set()
+"""Calls that asked the user and are still under way in this process, at a server that waits."""
 
 _seen_expired: dict[tuple[str, float], None] = {}
 """Questions whose time this process has seen to be over."""

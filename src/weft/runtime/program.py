@@ -310,6 +310,14 @@ class AgentBindings:
         self.model: object = None
         """The model the agent was last asked with, for the agents it calls as tools."""
 
+    def tool_for(self, name: str, args: JsonObject) -> BoundTool | None:
+        """The tool that a call is of; where it names another one, to be called instead, that."""
+        bound = self.tools.get(name)
+        if bound is not None and bound.tool.dispatches:
+            named = args.get("name")
+            return self.tools.get(named) if isinstance(named, str) else None
+        return bound
+
 
 def _bind_tools(agent: Agent) -> dict[str, BoundTool]:
     """The agent's tools by name, kept with it: what was learned of them outlasts a runner."""

@@ -33,6 +33,7 @@ from weft.runtime.payloads import (
     to_returned,
 )
 from weft.runtime.place import (
+    WAITING_CALLS,
     EndsRun,
     Interrupted,
     NodeFailed,
@@ -42,6 +43,7 @@ from weft.runtime.place import (
     wait_for_all,
 )
 from weft.runtime.program import AgentBindings, BoundTool, await_value
+from weft.runtime.questions import CallQuestions
 from weft.runtime.result import is_cut, parse
 from weft.session import Actions, Event
 from weft.session.branches import branches_of
@@ -173,10 +175,14 @@ class ToolCall:
     async def _decide(self) -> Outcome:
         """What becomes of the call: refused, asked about, left open by a crash, or run."""
         call = self.call
-        bound = self._bindings.tools.get(call.name or "")
-        if bound is None:
+        bound = self._bindings.tool_for(call.name or "", call.args or {})
+        dispatches = call.name in self._bindings.tools and (
+            self._bindings.tools[call.name].tool.dispatches
+        )
+        if bound is None or (dispatches and bound.tool.dispatches):
+            wanted = (call.args or {}).get("name") if dispatches else call.name
             return Outcome(
-                call, {"error": unknown_tool(call.name or "", list(self._bindings.tools))}
+                call, {"error": unknown_tool(str(wanted or ""), list(self._bindings.tools))}
             )
         # the model is shown what it wrote, and the schema again
         if self._malformed:
@@ -196,6 +202,10 @@ class ToolCall:
         # what the user approved counts, not what the model asked for
         args = edited if edited is not None else self._arguments(bound.tool)
         self._edited = edited
+        if dispatches:  # the approved arguments name the tool again
+            bound = self._bindings.tool_for(call.name or "", args) or bound
+            inner = args.get("arguments")
+            args = inner if isinstance(inner, dict) else {}
         try:
             kwargs = bound.arguments(args)
         except SchemaError as error:
@@ -254,6 +264,7 @@ class ToolCall:
             around=invocation.surroundings,
             confirmed=self._progress.confirmed.get(call_id),
             deps=invocation.request.deps,
+            questions=CallQuestions(invocation, self._bindings.agent.name, self._place, self.call),
         )
 
     async def _call_with_callbacks(
@@ -457,6 +468,9 @@ class ToolCall:
         call, tool = self.call, bound.tool
         call_id = call.id or ""
         if call_id not in self._progress.started or call_id in self._invocation.request.retry:
+            return None
+        if call_id in WAITING_CALLS:  # it is not lost: this process has it, and it asked the user
+            WAITING_CALLS.discard(call_id)
             return None
         if tool.effect == "unsafe":
             return Outcome(call, waits=True, unknown=True)

@@ -9,11 +9,12 @@ interface, and only to those who show the token of this start. Whoever serves ot
 and `hosts`.
 """
 
+import importlib.util
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -47,6 +48,9 @@ from weft.server.served import ServedApps
 from weft.session import ArtifactStore, Store
 from weft.turns import Turns
 
+if TYPE_CHECKING:
+    from weft.server.mcp import McpEndpoint
+
 DAY = 86_400.0
 
 _WORDS = {
@@ -76,6 +80,7 @@ class Application:
         turns: Turns | None = None,
         quotas: Quotas | None = None,
         source: Callable[[Request], SessionSource] | None = None,
+        mcp: bool = False,
     ) -> None:
         self.served = ServedApps(
             runners,
@@ -95,6 +100,8 @@ class Application:
             authenticate = auth
         self._grace = grace
         self._source = source if source is not None else ServedSources(self.served)
+        self._mcp = _open_mcp(self.served) if mcp else None
+        self._while_serving = AsyncExitStack()
         self._inner = _Routes(self._routes(), default=_not_found)
         self._gate = Gatekeeper(
             self._inner,
@@ -116,14 +123,20 @@ class Application:
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None, None]:
         """From the first request to the last, for an application that mounts this one."""
-        self.served.start_up()
+        await self._begin()
         try:
             yield
         finally:
             await self.close()
 
+    async def _begin(self) -> None:
+        self.served.start_up()
+        if self._mcp is not None:
+            await self._while_serving.enter_async_context(self._mcp.running())
+
     async def close(self) -> None:
         """End streams, let runs end for a while, leave the rest to the next start; close stores."""
+        await self._while_serving.aclose()
         await self.served.shut_down(self._grace)
 
     def stop_streams(self) -> None:
@@ -146,6 +159,9 @@ class Application:
             endpoint = row.bind(self.served, shape)
             route = ApiRoute(row.path, _AsgiEndpoint(endpoint), methods=[row.method], name=row.path)
             routes.append(route)
+        if self._mcp is not None:
+            endpoint = _AsgiEndpoint(self._mcp)
+            routes.append(Route("/mcp", endpoint, methods=["GET", "POST", "DELETE"]))
         return [*routes, *page_routes(), *inspector_routes(self.served, self._source)]
 
     def _count(self, scope: Scope, status: int) -> None:
@@ -157,7 +173,7 @@ class Application:
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
-        self.served.start_up()
+        await self._begin()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.close()
@@ -180,6 +196,7 @@ def app(
     recover: float = DAY,
     grace: float = 10.0,
     turns: Turns | None = None,
+    mcp: bool = False,
 ) -> Application:
     """An ASGI application that serves agents, flows and runners.
 
@@ -189,6 +206,7 @@ def app(
     are looked for at the start; 0 for none. `grace` is how long runs may go on when it stops.
     `quotas` say how much each user and each app may have of it; `limits` what it takes at all.
     With `turns`, a queue, it runs nothing itself: it puts turns there, and workers run them.
+    With `mcp`, MCP clients are answered at `/mcp`.
     """
     if not served:
         raise UsageError("there is nothing to serve", where="app", hint="pass an agent: app(agent)")
@@ -222,7 +240,18 @@ def app(
         grace=grace,
         turns=turns,
         quotas=quotas,
+        mcp=mcp,
     )
+
+
+def _open_mcp(served: ServedApps) -> "McpEndpoint":
+    if importlib.util.find_spec("mcp") is None:
+        raise UsageError(
+            "the MCP SDK is not installed", where="mcp", hint="pip install 'weft[mcp]'"
+        )
+    from weft.server.mcp import McpEndpoint, McpService  # it loads the SDK
+
+    return McpEndpoint(McpService(served))
 
 
 _DEEPEST = 12

@@ -379,7 +379,7 @@ class LogFacts(msgspec.Struct, frozen=True):
     for themselves, `branched` whether anything stands on a branch, `captured` the keys that the
     user's words were copied to, `asked` what the user said last, `authors` who made the events, and
     `newest` the last of them: these join the others many at once, so that one more agent of a long
-    flow costs the same as the first.
+    flow costs the same as the first. `untrusted` are the tools whose results nobody vouches for.
     """
 
     read: int = 0
@@ -394,6 +394,7 @@ class LogFacts(msgspec.Struct, frozen=True):
     newest: frozenset[str] = frozenset()
     reshaped: int = -1
     rewinds: tuple[Rewind, ...] = ()
+    untrusted: frozenset[str] = frozenset()
 
     def has_author(self, name: str) -> bool:
         """Whether somebody of this name made an event."""
@@ -404,7 +405,7 @@ class LogFacts(msgspec.Struct, frozen=True):
         wrote: list[Event] = []
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
         branched, captured, asked = self.branched, self.captured, self.asked
-        authors, newest = self.authors, self.newest
+        authors, newest, untrusted = self.authors, self.newest, self.untrusted
         reshaped, rewinds = self.reshaped, self.rewinds
         for event in events:
             actions = event.actions
@@ -431,6 +432,8 @@ class LogFacts(msgspec.Struct, frozen=True):
             if event.custom_metadata is not None:
                 notes = event.provenance
                 forks = forks_after(forks, notes)
+                if notes.offered is not None:
+                    untrusted |= notes.offered.untrusted()
                 if notes.reaches_back:
                     reaches_back = reshaped = position
                 if notes.writes and not actions.state_delta and written_by(event):
@@ -463,6 +466,7 @@ class LogFacts(msgspec.Struct, frozen=True):
             newest,
             reshaped,
             rewinds,
+            untrusted,
         )
 
 

@@ -54,6 +54,17 @@ class OfferedTools(msgspec.Struct, frozen=True):
     agent: str
     tools: list[JsonObject]
 
+    def untrusted(self) -> set[str]:
+        """The names of tools whose results nobody vouches for."""
+        return {str(one["name"]) for one in self.tools if one.get("untrusted") is True}
+
+
+class AskedByTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A question that a tool asked the user: its key in the call, and what the tool noted."""
+
+    key: str
+    notes: JsonObject = {}
+
 
 class Charge(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one answer of a model cost, in a run that counts it."""
@@ -132,6 +143,10 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     """The calls that wait for an answer from outside."""
     expired: list[str] | None = None
     """Calls for which a yes came too late: they stay refused, whatever the clock says later."""
+    asked: AskedByTool | None = None
+    """Set on a question that a tool asks the user."""
+    unstarted: list[str] | None = None
+    """Calls that ended with a question to the user: they are made again with the answer."""
     started: list[str] | None = None
     """Calls that are not safe to repeat and that began."""
     outcomes: dict[str, JsonObject] | None = None

@@ -2,6 +2,7 @@
 
 Small ones are here: notes in the state, the memory of the user, the end of a loop. `python.py` has
 the one that runs code in an interpreter of its own, `cpython.py` the one that runs full Python.
+`mcp.py`, `openapi.py` and `skills.py` have those of servers, of HTTP services and of folders.
 """
 
 from datetime import UTC, datetime
@@ -15,15 +16,22 @@ from weft.declare.provider_tools import CodeExecution, FileSearch, ProviderTool,
 from weft.declare.tool import Tool, tool
 from weft.errors import DeclarationError
 from weft.tools.cpython import CPythonTool
+from weft.tools.mcp import MCP
+from weft.tools.openapi import OpenAPI
 from weft.tools.python import PythonTool
+from weft.tools.skills import AgentsFile, Skills
 from weft.values import Json, JsonObject
 
 __all__ = [
+    "MCP",
+    "AgentsFile",
     "CPythonTool",
     "CodeExecution",
     "FileSearch",
+    "OpenAPI",
     "ProviderTool",
     "PythonTool",
+    "Skills",
     "WebFetch",
     "WebSearch",
     "exit_loop",

@@ -1,0 +1,86 @@
+"""What tools of servers and services share: names that every provider takes, searched listings."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from weft.declare.tool import NAME, Effect, Tool
+from weft.tokens import counter_for
+from weft.values import JsonObject, compact
+
+DEFER_FROM = 10_000
+"""How many tokens the tools of a server may take before they are found by searching."""
+
+LARGEST_TOOL = 100_000
+"""How many characters the declaration of one tool may have."""
+
+
+def make_name(name: str) -> str:
+    """A name that every provider takes; one that had to be changed ends with a hash of itself."""
+    if NAME.fullmatch(name):
+        return name
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name)
+    plain = plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
+    mark = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=3).hexdigest()
+    return f"{plain[:57]}_{mark}"
+
+
+def drop_repeated(tools: Iterable[Tool]) -> list[Tool]:
+    """The tools, the first of each name."""
+    by_name: dict[str, Tool] = {}
+    for tool in tools:
+        by_name.setdefault(tool.name, tool)
+    return [*by_name.values()]
+
+
+def defer_large(tools: Sequence[Tool], defer: bool | None) -> list[Tool]:
+    """The tools, to be searched where that was asked for, or where they take many tokens."""
+    if defer is None and len(tools) > 1:
+        texts = (compact([one.name, one.description, one.parameters]) for one in tools)
+        defer = sum(map(counter_for("").count, texts)) > DEFER_FROM
+    return [msgspec.structs.replace(one, deferred=True) for one in tools] if defer else [*tools]
+
+
+# --- operations of services
+
+Credential: TypeAlias = str | tuple[str, str] | Callable[[], str]
+"""A key or token, a user with a password, or a function that gives a token."""
+
+
+class HttpCallError(Exception):
+    """A call that was not made, or was not answered."""
+
+
+class ArgumentPlace(msgspec.Struct, frozen=True):
+    """Where an argument of a tool goes in a request."""
+
+    argument: str
+    name: str
+    place: str
+    style: str = ""
+    explode: bool | None = None
+    is_json: bool = False
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One operation of a service."""
+
+    id: str
+    method: str
+    path: str
+    about: str
+    parameters: JsonObject
+    placed: tuple[ArgumentPlace, ...] = ()
+    body: str = ""
+    """The type of the argument `body`; empty where it has none."""
+    security: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def effect(self) -> Effect:
+        """What its method promises about a call that is made twice."""
+        if self.method in ("GET", "HEAD", "OPTIONS"):
+            return "pure"
+        return "idempotent" if self.method in ("PUT", "DELETE") else "unsafe"
