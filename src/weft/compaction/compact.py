@@ -53,7 +53,7 @@ from weft.dialects.track import LoweringReport
 from weft.errors import DeclarationError, UsageError, WeftError
 from weft.ir import MediaBlock, ResultBlock, TextBlock, ToolDecl
 from weft.ir.block import RECALL
-from weft.misuse import explained
+from weft.misuse import explain_calls
 from weft.recordings.recording import tools_of
 from weft.values import Json, JsonObject
 
@@ -64,7 +64,7 @@ _histories = Histories()
 """What was read of the requests before; the same request gives the same bytes without it."""
 
 
-@explained("weft.compact(request, C.auto())")
+@explain_calls("weft.compact(request, C.auto())")
 def compact(
     request: Request,
     policy: Policy | None = None,
