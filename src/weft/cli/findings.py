@@ -285,7 +285,7 @@ class Sources:
     def _template(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The line of a variable in the text of an agent, where the text stands in a file."""
         origin = diagnostic.origin
-        within = self._around(origin.agent)
+        within = self._find_expression(origin.agent)
         if within is None:
             return None
         for file, node in self._texts(*within):
@@ -328,7 +328,7 @@ class Sources:
         source = ast.get_source_segment(self.texts[file], node)
         return 0 if source is None else lines_before(source, position)
 
-    def _around(self, name: str) -> tuple[Path, ast.AST] | None:
+    def _find_expression(self, name: str) -> tuple[Path, ast.AST] | None:
         """The whole expression that makes an agent, with the verbs after it."""
         makers = [one for one in self._calls_by_name.get(name, ()) if _is_maker(one[1])]
         if len(makers) != 1:

@@ -183,10 +183,10 @@ def _line_of_difference(old: TextBlock, new: TextBlock) -> tuple[str, Origin]:
     )
     line = new.text.count("\n", 0, at) + 1
     origin = next((span.origin for span in new.spans if at < span.end), new.origin)
-    return f"line {line}: {_around(old.text, at)} -> {_around(new.text, at)}", origin
+    return f"line {line}: {_words_around(old.text, at)} -> {_words_around(new.text, at)}", origin
 
 
-def _around(text: str, at: int) -> str:
+def _words_around(text: str, at: int) -> str:
     start = max(text.rfind("\n", 0, at) + 1, at - 16)
     end = text.find("\n", at)
     end = min(len(text) if end < 0 else end, at + 24)

@@ -145,10 +145,10 @@ def _text_of(row: SentRow) -> str:
     line = preview(row.text)
     if len(row.text) <= 80 and not row.pieces:
         return tag("span", escape(line), title=safe(str(row.origin)))
-    return _fold(line[:80] + ("…" if len(line) > 80 else ""), _pieces(row))
+    return _fold_long_text(line[:80] + ("…" if len(line) > 80 else ""), _pieces(row))
 
 
-def _fold(short: str, content: str) -> str:
+def _fold_long_text(short: str, content: str) -> str:
     """Texts under their first words."""
     return tag("details", f"{tag('summary', escape(short))}{tag('pre', content)}")
 
@@ -175,7 +175,7 @@ def _left_out(report: Report) -> Iterator[str]:
             _cell(row.action),
             _origin_cell(row.origin),
             _cell(_visible(row.reason)),
-            _cell(_fold(preview(row.text)[:80], _long(row.text)) if row.text else ""),
+            _cell(_fold_long_text(preview(row.text)[:80], _long(row.text)) if row.text else ""),
         )
         for row in report.left_out
     )

@@ -228,7 +228,7 @@ def _field_left(block: Block, what: "RedactionTargets") -> str:
         value = block.args
     elif isinstance(block, ResultBlock):
         value = block.response
-    return _named(value, (), what)
+    return _find_named_field(value, (), what)
 
 
 def _is_gone(text: str) -> bool:
@@ -239,15 +239,15 @@ def _is_gone(text: str) -> bool:
     return PLACEHOLDER.fullmatch(text) is not None or read_fence(text) is not None
 
 
-def _named(value: Json, path: tuple[str, ...], what: "RedactionTargets") -> str:
+def _find_named_field(value: Json, path: tuple[str, ...], what: "RedactionTargets") -> str:
     is_field = bool(path) and any(path[-len(field) :] == field for field in what.fields)
     if is_field and value is not None and not (isinstance(value, str) and _is_gone(value)):
         return ".".join(path)
     if isinstance(value, dict):
-        names = (_named(each, (*path, name), what) for name, each in value.items())
+        names = (_find_named_field(each, (*path, name), what) for name, each in value.items())
         return next(filter(None, names), "")
     if isinstance(value, list):
-        return next(filter(None, (_named(each, path, what) for each in value)), "")
+        return next(filter(None, (_find_named_field(each, path, what) for each in value)), "")
     return ""
 
 

@@ -46,8 +46,8 @@ FIRM = 10.0
 class Line(NamedTuple):
     """A line of a text, and how much it matters; `glued` to the one before it as its piece.
 
-    Lines of one `kind` differ only in what varies; -1 is no kind. A line that `stays` is chosen
-    before those that do not, the larger numbers first.
+    Lines of one `kind` differ only in what varies; -1 stands for none. A line that `stays` is
+    chosen before those that do not, the larger numbers first.
     """
 
     text: str

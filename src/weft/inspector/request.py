@@ -217,7 +217,10 @@ class RequestView:
             old = self.inspection.shared.whole_text(before, request.dialect)
             at = _differs_at(old, self.text)
             broken = request.prefix_break
-            earlier, now = self._around(before, old, at), self._around(request, self.text, at)
+            earlier, now = (
+                self._words_around(before, old, at),
+                self._words_around(request, self.text, at),
+            )
             answer |= {
                 "before": earlier[0],
                 "after": now[0],
@@ -229,7 +232,7 @@ class RequestView:
             }
         return answer if self.mask is None else self.mask.fields(answer)
 
-    def _around(self, request: Compilation, text: str, at: int) -> tuple[str, int]:
+    def _words_around(self, request: Compilation, text: str, at: int) -> tuple[str, int]:
         """The text of a request around a place as it may be shown, and where the place is in it.
 
         No value is cut in two.

@@ -49,7 +49,7 @@ def withhold_labelled(prompt: Prompt, env: Env, options: tuple[Label, ...]) -> P
     system = tuple(_system(block, known, env, diagnostics) for block in prompt.system)
     after, on_items = _withhold_items(prompt, known, env)
     diagnostics += on_items
-    changed = _around(prompt, known, env, diagnostics)
+    changed = _mask_surroundings(prompt, known, env, diagnostics)
     if system != prompt.system:
         changed["system"] = system
     if not changed and after is prompt:
@@ -270,7 +270,7 @@ def _of_place(origin: Origin, known: Labelled) -> tuple[str, ...]:
     return known.artifacts.get(origin.name, ()) if origin.kind == "artifact" else ()
 
 
-def _around(
+def _mask_surroundings(
     prompt: Prompt, known: Labelled, env: Env, diagnostics: list[Diagnostic]
 ) -> "dict[str, object]":
     """What changes besides the texts: tools, schemas, options, what other models are asked."""

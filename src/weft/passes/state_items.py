@@ -84,7 +84,7 @@ def _values_of(
                 yield key, text, Origin("state", key)
         case Notes():
             note_value = env.session.state.get(options.key)
-            text = "" if note_value is None else _noted(note_value, options)
+            text = "" if note_value is None else _spell_notes(note_value, options)
             if text:
                 yield options.key, f"[notes] {options.key}:\n{text}", Origin("state", options.key)
         case ArtifactText():
@@ -132,7 +132,7 @@ class _Writings(dict[tuple[str, str], tuple[int, int]]):
     """How far a log was read for each value and artifact, and where it was last written."""
 
 
-def _noted(notes: Json, options: Notes) -> str:
+def _spell_notes(notes: Json, options: Notes) -> str:
     """Notes in the format they are asked for in."""
     if options.format == "json":
         return compact(notes)

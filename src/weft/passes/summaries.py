@@ -331,7 +331,7 @@ def _folded(
         folded: list[_Block] = []
         for at in range(0, len(blocks), FOLD):
             row = blocks[at : at + FOLD]
-            summed = _fold(row, env, options) if len(row) == FOLD else None
+            summed = _fold_summaries(row, env, options) if len(row) == FOLD else None
             if summed is not None and not summed.problem:
                 items = tuple(item for block in row for item in block.items)
                 folded.append(_Block(row[0].first, row[-1].last, items, summed))
@@ -345,7 +345,7 @@ def _folded(
     return blocks, due
 
 
-def _fold(row: list[_Block], env: Env, options: Summarize) -> Summed | None:
+def _fold_summaries(row: list[_Block], env: Env, options: Summarize) -> Summed | None:
     """One summary of several, as soon as a model has written all of them."""
     # a summary of extracts would be asked for again once the real ones are there
     if any(block.summed.problem or not block.summed.text for block in row):

@@ -177,7 +177,7 @@ def _is_past(notes: Sequence[Note], env: Env) -> bool:
                 known = part.memo[_NewestTouched, env.agent]
                 known.read(part, env.agent)
             newest, fresh = known.position, part.tail
-        if max((_touched(note, env.agent) for note in fresh), default=newest) >= env.turn:
+        if max((_changed_position(note, env.agent) for note in fresh), default=newest) >= env.turn:
             return False
         if newest >= env.turn:
             return False
@@ -194,11 +194,11 @@ class _NewestTouched:
     def read(self, notes: Strand[Note], agent: str) -> None:
         """Read the settled notes that were not read yet."""
         for note in notes.between(self._read, notes.settled):
-            self.position = max(self.position, _touched(note, agent))
+            self.position = max(self.position, _changed_position(note, agent))
         self._read = max(self._read, notes.settled)
 
 
-def _touched(note: Note, agent: str) -> int:
+def _changed_position(note: Note, agent: str) -> int:
     """Where a note changes what would be of the current turn, if that began there; else -1."""
     item = note.before
     drops = note.after is None and (item.author in ("user", agent) or item.kind == "summary")

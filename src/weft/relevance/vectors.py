@@ -36,7 +36,7 @@ def nearness(scope: SearchScope, query: str, echo: float = 0.0) -> _Floats:
     index = scope.index
     known = index.vectors = index.vectors or Vectors()
     known.read(index)
-    behind = [_pieces(scope.speech(number)) for number in range(scope.length, scope.total)]
+    later = [_pieces(scope.speech(number)) for number in range(scope.length, scope.total)]
     looked = np.ones(scope.total, dtype=np.bool_)
     looked[list(scope.without)] = False
     searched = np.flatnonzero(looked)
@@ -44,9 +44,9 @@ def nearness(scope: SearchScope, query: str, echo: float = 0.0) -> _Floats:
     if len(searched):
         # a power of two: what is rare stays the same until the conversation has doubled
         sample = searched[: 1 << (len(searched).bit_length() - 1)]
-        known.weigh(sample, scope.length, behind)
+        known.weigh(sample, scope.length, later)
         own = known.vectors([_pieces(query)])[0]
-        rows = known.upto(scope.length), known.vectors(behind)
+        rows = known.upto(scope.length), known.vectors(later)
         likeness = _likeness(rows, own)
         echoes = min(_ECHOES, len(searched) // _LEAST_ECHOED)
         if echo and echoes and own.any():
@@ -67,8 +67,8 @@ def _likeness(rows: tuple[_Floats, _Floats], own: _Floats) -> _Floats:
 
 
 def _row(rows: tuple[_Floats, _Floats], number: int) -> _Floats:
-    first, behind = rows
-    row: _Floats = first[number] if number < len(first) else behind[number - len(first)]
+    first, later = rows
+    row: _Floats = first[number] if number < len(first) else later[number - len(first)]
     return row
 
 
@@ -89,8 +89,8 @@ def nearest(
     best = max(scores.values(), default=0.0) or 1.0
     own[list(scores)] += np.fromiter(scores.values(), np.float64, len(scores)) / best
     gained = np.zeros_like(own)
-    for far, (behind, before) in enumerate(weights.beside, 1):
-        gained[far:] += behind * own[:-far]
+    for far, (after, before) in enumerate(weights.beside, 1):
+        gained[far:] += after * own[:-far]
         gained[:-far] += before * own[far:]
     sizes = np.array(scope.sizes[: scope.total], dtype=np.float64)
     own += gained * np.sqrt(np.minimum(1.0, scope.usual / np.maximum(sizes, 1.0)))
@@ -154,10 +154,10 @@ class Vectors:
         for number in range(len(self.pieces), len(index)):
             self.pieces.append(_pieces(index.texts[number][index.begins[number] :]))
 
-    def weigh(self, sample: NDArray[np.intp], length: int, behind: Sequence[list[int]]) -> None:
+    def weigh(self, sample: NDArray[np.intp], length: int, later: Sequence[list[int]]) -> None:
         """Work out what is rare, where that is to be told from other texts than before.
 
-        The texts are the first ones, and those (`behind`) after them.
+        The texts are the first ones, and those of `later` follow them.
         """
         basis = len(sample), int(sample[-1])
         if basis == self._basis:
@@ -165,7 +165,7 @@ class Vectors:
         counts = np.zeros(len(self.table), dtype=np.float32)
         numbers: list[int] = sample.tolist()
         for number in numbers:
-            pieces = self.pieces[number] if number < length else behind[number - length]
+            pieces = self.pieces[number] if number < length else later[number - length]
             counts[list(set(pieces))] += 1
         self._weights = np.log(1 + len(sample) / (1 + counts)).astype(np.float32)
         self._basis, self._done = basis, 0

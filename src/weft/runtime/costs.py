@@ -98,7 +98,7 @@ class Spending:
         seconds = time.monotonic() - self._started
         return Spent(self._tokens, self.steps, seconds, self._money)
 
-    def exhausted(self) -> str:
+    def explain_exhaustion(self) -> str:
         """Why there is no further model call, in words; empty where there may be one."""
         if self.budget is None:
             return ""

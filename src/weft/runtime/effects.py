@@ -153,7 +153,7 @@ class _Asking(NamedTuple):
             spending = invocation.spending
             if spending.steps >= invocation.config.max_llm_calls:
                 return False
-            if spending.exhausted():
+            if spending.explain_exhaustion():
                 return False
             spending.steps += 1
             outcome, response, model = await self._ask(want, aside)

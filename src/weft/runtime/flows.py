@@ -69,7 +69,7 @@ def run_node(invocation: Invocation, place: Place, node: Node, *, is_round: bool
     record = invocation.log.record(place)
     if record.ended:
         return _no_events()
-    if record.failed is not None and invocation.log.sheltered(place):
+    if record.failed is not None and invocation.log.is_sheltered(place):
         return _failure(record.failed)
     return NodeRun(invocation, place, record, is_round=is_round).visit(node)
 
@@ -99,7 +99,7 @@ async def _between_callbacks(
                 yield event
         if answered:
             return
-        if run.record.failed is not None and invocation.log.sheltered(place):
+        if run.record.failed is not None and invocation.log.is_sheltered(place):
             raise NodeFailed(run.record.failed)
         async with aclosing(run.visit(node)) as events:
             async for event in events:

@@ -31,7 +31,7 @@ class Forks:
         delta = event.actions.state_delta
         if not delta:
             return event
-        forks = self._around(path_of(event)) if self._forks else ()
+        forks = self._forks_around(path_of(event)) if self._forks else ()
         passing: JsonObject = {}
         for key, value in delta.items():
             if key.startswith("temp:"):
@@ -61,7 +61,7 @@ class Forks:
         return self._state_in(self._log.session.before(index), place)
 
     def _state_in(self, session: Session, place: Place) -> Mapping[str, Json]:
-        names = self._around(place.path) if self._forks else ()
+        names = self._forks_around(place.path) if self._forks else ()
         if not names:
             return {**session.state, **self._temp} if self._temp else session.state
         seen: Mapping[str, Json] = session.state
@@ -73,10 +73,10 @@ class Forks:
     def temp_at(self, place: Place) -> JsonObject:
         """The state that lasts as long as the invocation, as it is seen from a place."""
         seen = self._temp
-        for name in self._around(place.path) if self._forks else ():
+        for name in self._forks_around(place.path) if self._forks else ():
             seen = apply_delta(seen, self._temps.get(name, {}))
         return seen
 
-    def _around(self, path: str) -> list[str]:
+    def _forks_around(self, path: str) -> list[str]:
         """The branches with a state of their own that a path leads through, the outermost first."""
         return [self._forks[one] for one in paths_around(path) if one in self._forks][::-1]

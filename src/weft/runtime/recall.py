@@ -312,13 +312,15 @@ def _fitting(value: Json, query: str, *, limit: int, count: Count) -> JsonObject
     hits = literal or sorted(near, key=lambda index: -scores[index])
     if not hits:
         return {"result": f"nothing in it fits {query!r}; it has {len(lines):,} lines"}
-    chosen = _around(hits, lines, limit=limit, count=count)
+    chosen = _lines_around(hits, lines, limit=limit, count=count)
     omitted = sum(1 for hit in hits if hit not in chosen)
     more = f"\n[{omitted:,} more lines fit; ask for something narrower]" if omitted else ""
     return {"result": _render_lines(sorted(chosen), lines, limit=limit, count=count) + more}
 
 
-def _around(hits: Sequence[int], lines: Sequence[str], *, limit: int, count: Count) -> set[int]:
+def _lines_around(
+    hits: Sequence[int], lines: Sequence[str], *, limit: int, count: Count
+) -> set[int]:
     """The hits with a few lines around each, as many as one call gets."""
     chosen: set[int] = set()
     size = 0

@@ -149,7 +149,7 @@ class RunLog:
         """Say that nobody deals with a failure at a place: what failed there is tried again."""
         self._sheltered.discard(place.path)
 
-    def sheltered(self, place: Place) -> bool:
+    def is_sheltered(self, place: Place) -> bool:
         """Whether somebody deals with a failure at a place."""
         return not self._sheltered.isdisjoint(paths_around(place.path))
 

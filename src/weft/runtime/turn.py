@@ -75,7 +75,7 @@ async def run_agent(
     turn: Turn | None = None
     # Somebody dealt with this failure before the run was resumed, so it stays one. Elsewhere a
     # failure ended the run, and a run that goes on tries again.
-    if progress.failed is not None and invocation.log.sheltered(place):
+    if progress.failed is not None and invocation.log.is_sheltered(place):
         raise NodeFailed(progress.failed)
     try:
         while not progress.ended:
@@ -254,7 +254,7 @@ class Turn:
         spending = invocation.spending
         if spending.steps >= limit:
             return "max_llm_calls", f"the invocation made {limit} model calls"
-        if spending.budget is not None and (words := spending.exhausted()):
+        if spending.budget is not None and (words := spending.explain_exhaustion()):
             return RUN_BUDGET, words
         spending.steps += 1
         return None

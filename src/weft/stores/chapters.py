@@ -434,7 +434,7 @@ class _Older:
             authors.update(talk.authors)
         if recent is None:
             known = frozenset(authors)
-            written = frozenset(produced), frozenset(volatile), self._noted(supplied)
+            written = frozenset(produced), frozenset(volatile), self._supplied_keys(supplied)
             return Skim(
                 self.covered, known, asked, turns, {}, self._invocations, self, *written,
                 tuple(rewinds),
@@ -451,11 +451,11 @@ class _Older:
             self,
             frozenset(produced | last.produced),
             frozenset(volatile | last.volatile),
-            self._noted(supplied | (last.supplied or set())),
+            self._supplied_keys(supplied | (last.supplied or set())),
             (*rewinds, *[(self.covered + at, target) for at, target in last.rewinds]),
         )
 
-    def _noted(self, supplied: set[str]) -> frozenset[str] | None:
+    def _supplied_keys(self, supplied: set[str]) -> frozenset[str] | None:
         """Keys that came with the user's messages, if all chapters have noted them."""
         # those of an earlier version did not
         is_noted = all(talk.supplied is not None for talk in self._talks)

@@ -188,7 +188,7 @@ class _Import:
                 ("LoopAgent", self._loop),
             ):
                 if is_a(agent, kind):
-                    return self._around(agent, convert(agent, model))
+                    return self._wrap_callbacks(agent, convert(agent, model))
         return self._unknown(agent, model)
 
     def _agent(self, agent: object, above: str) -> Agent:
@@ -327,7 +327,7 @@ class _Import:
         own = self._exits.get(id(agent), False)
         return own or any(self._ends(child) for child in as_list(agent, "sub_agents"))
 
-    def _around(self, agent: object, node: Node) -> Node:
+    def _wrap_callbacks(self, agent: object, node: Node) -> Node:
         """A workflow with the code that runs before and after it."""
         name = text(agent, "name")
         callbacks = self._callbacks(agent, name, runs=False)
