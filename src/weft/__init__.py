@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import weft.instructions as instructions
     import weft.plugins as plugins
     from weft.checker.check import check
-    from weft.compaction import Compacted, compact
+    from weft.compaction.compact import Compacted, compact
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
     from weft.compiler.instruction import ReadonlyContext
