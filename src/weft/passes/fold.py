@@ -18,7 +18,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.declare.policy_parts import Folding, Redact
+from weft.declare.policy import Policy, Stage
+from weft.declare.policy_parts import (
+    ArtifactText,
+    Auto,
+    Compact,
+    Everything,
+    Folding,
+    Memories,
+    Notes,
+    Priority,
+    Project,
+    Redact,
+    StateKeys,
+    Truncate,
+)
 from weft.diagnostics import Origin, Severity, report
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
@@ -109,7 +123,7 @@ def needs_fold_to_fit(env: Env) -> bool:
     Where values are to be replaced late, a note might cut one in two.
     """
     limit, budget = env.policy.limit, env.tokens.budget
-    if env.policy.facts.folding is not None:
+    if env.policy.facts.folding is not None or not _sees_all(env.policy):
         return False
     if limit is not None and limit.overflow == "degrade" and limit.tokens >= LEAST_BUDGET:
         return True
@@ -117,12 +131,37 @@ def needs_fold_to_fit(env: Env) -> bool:
     return limit is None and budget is not None and budget.tokens >= LEAST_BUDGET and not redacts
 
 
+_STANDING = (StateKeys, Notes, ArtifactText, Memories)
+_BORN = (Compact, Project, Truncate, Priority)
+"""What selects nothing of the conversation, and what is done before anything is folded."""
+
+
+def _talk_stages(policy: Policy) -> list[Stage]:
+    return [one for one in policy.stages if not isinstance(one.selector, _STANDING)]
+
+
+def _sees_all(policy: Policy) -> bool:
+    """Whether an agent sees the whole conversation, so that its size is known before views."""
+    stages = _talk_stages(policy)
+    whole = len(stages) == 1 and isinstance(stages[0].selector, Everything | Auto)
+    return whole and all(isinstance(step, _BORN) for step in stages[0].steps)
+
+
+def _pins_later(policy: Policy) -> bool:
+    """Whether something is put in tier 1 after folds, so that nobody knows yet what must stay."""
+    if all(step != Priority(1) for stage in policy.stages for step in stage.steps):
+        return False
+    stages = _talk_stages(policy)
+    pins = any(step == Priority(1) for stage in stages for step in stage.steps)
+    return pins and (len(policy.stages) > 1 or not _sees_all(policy))
+
+
 def _fold(prompt: Prompt, env: Env, prices: "_Prices", keep: int) -> Prompt:
     """The prompt with notes, and with `recall`, which gets back what they stand for."""
     items = prompt.items
     # without the tool a step could not be got back
     recalls = env.tools.recall is not None or any(tool.name == RECALL for tool in prompt.tools)
-    if items.length <= keep or not recalls:
+    if items.length <= keep or not recalls or _pins_later(env.policy):
         return _with_problem(prompt, env, prices.head, stays="")
     prices = prices._replace(limit=_limit_of(prompt, env))
     with items.lock:
