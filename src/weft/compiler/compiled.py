@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft.compiler.caching import Ending, Prediction, Reader, Tokens, predict
-from weft.compiler.costs import announced
+from weft.compiler.costs import announced, new_folds
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Woven
 from weft.compiler.plan import Plan
@@ -361,7 +361,9 @@ class Compilation:
         if shared is None or before is None or shared.broken is None:
             return None
         pointer, origin, reason, line = shared.broken
-        lost = max(0, before.tokens - self._shared_tokens(shared))
+        reason = ", as ".join((reason, *(why.partition(";")[0] for why in new_folds(self))))
+        # what was folded or taken back is not read again
+        lost = max(0, min(before.tokens, self.tokens) - self._shared_tokens(shared))
         return PrefixBreak(pointer, origin, reason, line, lost)
 
     def diff(self, other: "Compilation") -> "Diff":

@@ -8,6 +8,7 @@ import json
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import Literal, assert_never, cast
 
 import msgspec
@@ -24,6 +25,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.ir.block import FOLDED
 from weft.values import Json, JsonObject, compact
 
 Source = Literal[
@@ -459,11 +461,19 @@ def _left_out(rows: Sequence[LeftOutRow], limit: int | None) -> Iterator[str]:
     saved = sum(row.before - row.after for row in rows)
     yield f"left out or rewritten, {abs(saved):,} tokens {'fewer' if saved >= 0 else 'more'}"
     newest = rows if limit is None else rows[-limit:]
-    yield from _more(len(rows) - len(newest))
+    folds = [row for row in rows if _is_fold(row)]
+    for row in folds:  # each is said whole: what it costs, and what it saves
+        yield from wrap(f"  {row.step}: {safe(row.reason)}", WIDTH, subsequent_indent="    ")
+    newest = [row for row in newest if not _is_fold(row)]
+    yield from _more(len(rows) - len(newest) - len(folds))
     for row in newest:
         line = f"  {row.step} {row.action} {place_of(row.origin)}: {safe(row.reason)}"
         cost = f"  {row.before:,} -> {row.after:,}"
         yield clip(line, WIDTH - len(cost)) + cost
+
+
+def _is_fold(row: LeftOutRow) -> bool:
+    return row.step == FOLDED.name and row.action == "added"
 
 
 def _more(count: int) -> list[str]:
