@@ -29,7 +29,7 @@ from weft.compiler.tools import values_of
 from weft.content import FunctionCall, call_part, result_part
 from weft.declare import Policy
 from weft.dialects.strict import check_request
-from weft.errors import BudgetExceeded, DeclarationError
+from weft.errors import DeclarationError
 from weft.inspector.inspection import Inspection
 from weft.ir import CallBlock, Item, TextBlock
 from weft.ir.block import FOLDED
@@ -385,9 +385,8 @@ def test_what_cannot_be_folded_is_said_and_the_request_is_legal() -> None:
     pins, head = C.default().priority(1).fold(), "Write well. " * 4_000
     for model, policy, instruction, words in (
         ("gpt-5", pins, "", "info[WEFT509] none of 68 steps may be folded: all are in tier 1"),
-        ("gpt-4", pins, "", "tokens, and gpt-4 takes 8,192; 74 of them stand before"),
+        ("gpt-4", pins, "", "of them stand before the conversation; none of 68 steps"),
         ("gpt-4", C.auto(), head, "write a shorter instruction, or fewer tools"),
-        ("gpt-4", C.auto().budget(16_000), "", "tokens, and gpt-4 takes 8,192"),
     ):
         agent = Agent("bot", model=model, tools=[read, ask_back], instruction=instruction)
         compiled = compile_request(agent.sees(policy), session=Session("s", events=events))
@@ -401,13 +400,11 @@ def test_what_cannot_be_folded_is_said_and_the_request_is_legal() -> None:
     assert [one.code for one in few.diagnostics] == ["WEFT509"]
 
 
-@pytest.mark.parametrize("policy", [C.auto(), C.default().fold(), C.default().budget(16_000)])
+@pytest.mark.parametrize("policy", [C.auto(), C.default().fold(), C.default()])
 def test_what_a_union_pins_is_not_folded(policy: Policy) -> None:
-    for pinned in (C.user().priority(1) + policy, policy + C.window(40).priority(1)):
-        try:
-            compiled = last_of(pinned, events_of(3, steps=60))
-        except BudgetExceeded:
-            continue  # it is said what must stay
+    united = C.user().priority(1) + policy
+    for pinned in (united.budget(60_000), united if policy != C.default() else united.fold()):
+        compiled = last_of(pinned, events_of(3, steps=60))
         words = [text for item in compiled.prompt.items for text in texts(item)]
         assert [
             one for one in events_of(3, 60) if one.author == "user" and one.text not in words

@@ -279,11 +279,12 @@ def _check_more(seed: int, less: Prompt, more: Prompt, scale: Scale) -> None:
     """A larger budget keeps every item, or a note of it, and of none of them less."""
     forms = {item.key: item for item in more.items}
     folded = _folded(more)
+    notes = folded | _folded(less)
     for item in less.items:
+        if notes and (item.kind == "summary" or not item.event):
+            continue  # a note, or the opening turn that one stands for
         if item.key not in forms:
-            # an opening turn is of no event, and a note that comes later may be merged
-            spare = folded and (item.kind == "summary" or not item.event)
-            assert spare or item.position in folded, f"{seed}: a larger budget dropped more"
+            assert item.position in folded, f"{seed}: a larger budget dropped more"
         elif forms[item.key] != item:
             larger = scale.item(forms[item.key])
             assert larger >= scale.item(item), f"{seed}: a larger budget kept less"
