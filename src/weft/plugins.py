@@ -17,7 +17,7 @@ import msgspec
 
 from weft.content import Content, Part, text_part
 from weft.declare import CallbackContext, Tool, ToolContext
-from weft.detect import find, kinds_named
+from weft.detect import mask_secrets
 from weft.errors import DeclarationError, RunError, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.jsonschema import shorten
@@ -299,7 +299,7 @@ class Logging(Plugin):
         return f': "{shorten(" ".join(text.split()), self._texts)}"' if self._texts else ""
 
     def _write(self, line: str, *, level: int | None = None) -> None:
-        line = _without_secrets(line)
+        line = mask_secrets(line)
         if isinstance(self._to, logging.Logger):
             self._to.log(self._level if level is None else level, "%s", line)
         else:
@@ -308,13 +308,6 @@ class Logging(Plugin):
 
 def _short(name: str) -> str:
     return name[:8]
-
-
-def _without_secrets(line: str) -> str:
-    """The line without keys, tokens and passwords that have a known form."""
-    for one in reversed(find(line, kinds_named(["secrets"]))):
-        line = f"{line[: one.start]}[secret]{line[one.end :]}"
-    return line
 
 
 class SaveMedia(Plugin):
