@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,11 +21,15 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from tests.server.live import serving
 from weft import Agent, Approve, Content, Part, Runner, tool
 from weft.interop.otel import Telemetry
 from weft.ir import ModelResponse
+from weft.server import app
 from weft.session import Usage
+from weft.stores import open_store
 from weft.testing import ScriptedModel, call
+from weft.turns import Worker, open_turns
 
 KEY = "sk-" + "a1B2" * 12
 
@@ -264,3 +269,30 @@ async def test_a_collector_that_is_down_costs_the_run_nothing() -> None:
     bot = Agent("bot", model=ScriptedModel(["hi"]))
     result = await Runner(bot, plugins=[Telemetry(tracer_provider=tracers)]).run("hello")
     assert result.text == "hi"
+
+
+async def test_one_trace_goes_through_server_queue_and_worker(
+    collector: Collector, tmp_path: Path
+) -> None:
+    def runner() -> Runner:
+        bot = Agent("bot", model=ScriptedModel(["hi"]))
+        return Runner(bot, app_name="shop", store=store, plugins=[collector.telemetry()])
+
+    store = open_store(f"sqlite:///{tmp_path}/weft.db")
+    sent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    with serving(app(runner(), turns=open_turns(store))) as live, live.client() as client:
+        posted = client.post(
+            "/api/apps/shop/sessions/s/runs",
+            json={"message": "hello", "create": True, "request_id": "r"},
+            headers={"traceparent": sent},
+        )
+        assert posted.status_code == 202
+    worker = Worker(runner(), turns=open_turns(store))
+    working = asyncio.create_task(worker.run())
+    while not any(span.name == "invoke_workflow shop" for span in collector.spans):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    worker.stop()
+    await working
+    put, run = collector.named("put turn"), collector.named("invoke_workflow shop")
+    assert (put.trace, put.parent) == ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+    assert (run.trace, run.parent) == (put.trace, put.id)

@@ -79,11 +79,14 @@ class Telemetry(Plugin):
             run.close(outcome)
 
     def carry_trace(self) -> str:
-        """The trace that is going on, as a `traceparent`; empty where there is none."""
+        """The span of a turn that is put into a queue, as a `traceparent`; empty without an SDK."""
+        from opentelemetry.trace import SpanKind, set_span_in_context
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         carrier: dict[str, str] = {}
-        TraceContextTextMapPropagator().inject(carrier)
+        span = self._tracer.start_span("put turn", kind=SpanKind.PRODUCER)
+        TraceContextTextMapPropagator().inject(carrier, set_span_in_context(span))
+        span.end()
         return carrier.get("traceparent", "")
 
     def continue_trace(self, carried: str) -> None:
@@ -119,6 +122,27 @@ class Telemetry(Plugin):
     def tells_content(self) -> bool:
         """Whether spans say what was said."""
         return self._content
+
+
+def open_telemetry() -> Telemetry:
+    """Telemetry with an SDK that sends it by HTTP, as OpenTelemetry's variables say."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise DeclarationError(
+            "there is no SDK of OpenTelemetry that sends anything",
+            where="--telemetry",
+            hint="pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http",
+        ) from None
+    tracers = TracerProvider()
+    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    meters = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
+    return Telemetry(tracer_provider=tracers, meter_provider=meters)
 
 
 class _Trace:

@@ -62,7 +62,7 @@ class TracingPlugin(Protocol):
         ...
 
     def carry_trace(self) -> str:
-        """The trace that is going on here, in a line that another process can go on from."""
+        """A turn is put into a queue: the line from which its run goes on with the trace."""
         ...
 
     def continue_trace(self, carried: str) -> None:
