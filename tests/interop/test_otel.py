@@ -60,7 +60,7 @@ class Collector:
                 self.send_response(200)
                 self.end_headers()
 
-            def log_message(self, *args: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:
                 """Say nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -244,7 +244,7 @@ async def test_what_fails_waits_or_is_handed_over_says_so(collector: Collector) 
 
 async def test_a_run_that_is_cancelled_ends_its_spans(collector: Collector) -> None:
     class Slow(ScriptedModel):
-        async def generate(self, *args: Any, **more: Any) -> Any:
+        async def generate(self, *args: Any, **more: Any) -> Any:  # type: ignore[override]
             await asyncio.sleep(30)
             yield _answer("late")
 

@@ -262,9 +262,9 @@ class _Trace:
     def _around(self, place: Place) -> "Context":
         """The innermost step that a place stands in."""
         for path in paths_around(place.path):
-            found = self._open.get((place.scope, path))
-            if found is not None:
-                return found
+            turn = self._open.get((place.scope, path))
+            if turn is not None:
+                return turn
         if place.scope:
             return self._calls.get(place.scope, self._root.context)
         return self._open.get(("", ""), self._root.context)
