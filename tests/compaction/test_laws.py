@@ -78,6 +78,26 @@ def test_requests_of_a_run_begin_with_each_other_and_are_the_same_cold(policy: w
 
 
 @pytest.mark.parametrize("seed", range(START, START + HISTORIES // 4))
+def test_any_policy_gives_the_same_to_a_request_that_grew(seed: int) -> None:
+    dialect, request = random_request(seed)
+    talk, policy = TALKS[dialect], random_policy(seed)
+    messages = talk.messages(request)
+    starts = [end for end, one in enumerate(messages) if end and talk.is_answer(one)]
+    for end in (*starts, len(messages)):
+        part = talk.with_messages(request, messages[:end])
+        outcomes = list[object]()
+        for known in (True, False):
+            if not known:
+                forget()
+            try:
+                compacted = weft.compact(part, policy)
+                outcomes.append((compacted.request, compacted.tokens, compacted.cost))
+            except (BudgetExceeded, ProtectionError) as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1], f"message {end} under {policy}"
+
+
+@pytest.mark.parametrize("seed", range(START, START + HISTORIES // 4))
 def test_recall_gives_back_every_letter_that_was_left_out(seed: int) -> None:
     _, request = random_request(seed)
     compacted = weft.compact(request, C.default().compact(results=64))

@@ -349,15 +349,21 @@ class _Work:
         if RECALL in self.seen.tools and self.policy.facts.makes_handles:
             self.tool = spell_recall(self.dialect, self.model)
         if self.edit.is_empty and (self.tool is None or self.head.offers_recall):
+            self._require_protected()
             return False
         self._patch()
-        if (self.edit.drops or self.edit.insertions) and (problems := self._new_problems()):
+        problems = self._new_problems() if self.edit.drops or self.edit.insertions else ()
+        if problems:
             self._undo(problems)
-            return False
-        protected: JsonObject = {**self.body.wire, self.dialect.traits.turns: self.messages}
-        self.seen.require_protected(self.seen.prompt, protected)
-        self.seen.require_cleared(protected)
-        return True
+        self._require_protected()
+        return not problems
+
+    def _require_protected(self) -> None:
+        """Refuse a request that has what the policy keeps away, also where nothing was changed."""
+        if self.policy.protections:
+            protected: JsonObject = {**self.body.wire, self.dialect.traits.turns: self.messages}
+            self.seen.require_protected(self.seen.prompt, protected)
+            self.seen.require_cleared(protected)
 
     def _patch(self) -> None:
         """The messages with what changed, each with the index of the one that it was."""

@@ -85,8 +85,8 @@ def compare_items(
     """
     places = _Places(history)
     ends = [places.count_common(plain, earlier.plain), places.count_common(seen, earlier.seen)]
-    both = (plain, seen)
-    first = _first_message(both, ends, places, history.length)
+    gone = (*earlier.plain[ends[0] :], *earlier.seen[ends[1] :])
+    first = _first_message((plain, seen), ends, gone, places, history.length)
     changes = {at: listed for at, listed in earlier.changes.items() if at < first}
     drops = {at: listed for at, listed in earlier.drops.items() if at < first}
     insertions = [one for one in earlier.insertions if one.message < first]
@@ -118,15 +118,19 @@ def compare_items(
 
 
 def _first_message(
-    both: tuple[Sequence[Item], Sequence[Item]], ends: list[int], places: "_Places", length: int
+    both: tuple[Sequence[Item], Sequence[Item]],
+    ends: list[int],
+    gone: Sequence[Item],
+    places: "_Places",
+    length: int,
 ) -> int:
-    """The first message that must be looked at again; `ends` are moved back to its items."""
+    """The first message that must be looked at again; `ends` are moved back to its items.
+
+    `gone` are items of the earlier request that this one has no more.
+    """
     first = length
-    waiting = [
-        places.messages_of(item)
-        for items, end in zip(both, ends, strict=True)
-        for item in items[end:]
-    ]
+    fresh = (item for items, end in zip(both, ends, strict=True) for item in items[end:])
+    waiting = [places.messages_of(item) for item in (*gone, *fresh)]
     while True:
         first = min((first, *(min(one) for one in waiting if one)))
         waiting = list[list[int]]()
