@@ -103,7 +103,8 @@ def compare_items(
         if place.path is not None and not _says_the_same(block, now):
             changes.setdefault(place.message, []).append(PartChange(place.path, block, now))
     for at in drops.keys() - stays:
-        drops[at] = [()]  # nothing of it is left, so what nobody read of it goes too
+        if at >= first:
+            drops[at] = [()]  # nothing of it is left, so what nobody read of it goes too
     waiting: list[Item] = []
     for item in seen[ends[1] :]:
         messages = places.messages_of(item)
@@ -114,7 +115,7 @@ def compare_items(
             waiting.append(item)
     insertions += [Insertion(history.length, one) for one in waiting]
     edit = RequestEdit(changes, drops, insertions, plain, seen)
-    return edit._replace(stable=_count_stable(edit, earlier, first, length))
+    return edit._replace(stable=count_stable(edit, earlier, first, length))
 
 
 def _first_message(
@@ -147,7 +148,7 @@ def _reaches(messages: Sequence[int], first: int) -> bool:
     return not messages or max(messages) >= first
 
 
-def _count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
+def count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
     """How many messages of the earlier request are in this one in the same words."""
     for at in range(first, length):
         if (
