@@ -280,7 +280,6 @@ WORDS = frozenset({"told", "held", "found", "kept", "said", "made", "given", "le
 """Words that say what happened to a thing and not what it is: no name consists of one alone."""
 
 PUBLIC_WORDS = {
-    "interop/adk/plugin.py": {"left"},
     "ir/block.py": {"given", "kept"},
     "ir/prompt.py": {"kept"},
     "replay/replay.py": {"kept"},
