@@ -11,6 +11,7 @@ import logging
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
@@ -21,6 +22,7 @@ from weft.dialects.wire import object_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import find_near
 from weft.recordings.accounting import require_accounted, require_tools_called
+from weft.recordings.alignment import exchange_of_request
 from weft.recordings.coding import (
     TranscriptLine,
     is_claude_code,
@@ -30,6 +32,7 @@ from weft.recordings.coding import (
     read_codex,
     read_opencode,
 )
+from weft.recordings.exchanges import Exchange
 from weft.recordings.frameworks import (
     SQLITE,
     read_database,
@@ -72,7 +75,7 @@ from weft.recordings.traces import (
 )
 from weft.recordings.vercel import is_vercel, read_vercel
 from weft.session import Session
-from weft.values import Json, JsonObject, has_lone_surrogate
+from weft.values import Json, JsonObject, compact, has_lone_surrogate
 
 _log = logging.getLogger("weft")
 
@@ -410,7 +413,11 @@ class _Values:
                 request, dialect, label, where, response=response, model=_model_in(raw)
             )
             if recording.call is not None:
-                recording = recording._replace(call=recording.call._replace(time=_time_in(raw)))
+                exchange = _exchange_in(raw, request, recording, where, answer=response)
+                recording = recording._replace(
+                    call=recording.call._replace(time=exchange.started or 0.0),
+                    exchanges=(exchange,),
+                )
             beside = () if inner is None else _find_other_fields(raw, _ENVELOPE, "request", where)
             yield recording._replace(aside=(*recording.aside, *beside))
             return
@@ -453,7 +460,17 @@ def _with_tools(recording: Recording, tools: Json) -> Recording:
     return recording._replace(tools=tools_of(declared))
 
 
-_ENVELOPE = ("id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks")
+_TIMES = (
+    ("started", "start_time", "startTime", "started_at"),
+    ("first_token", "first_token_at", "completionStartTime"),
+    ("ended", "end_time", "endTime", "ended_at"),
+)
+"""What recorders call the beginning of a call, its first token and its end."""
+
+_ENVELOPE = (
+    "id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks", "status",
+    "status_code", "error", "latency_ms", "duration_ms", *(key for keys in _TIMES for key in keys),
+)  # fmt: skip
 """What recorders write around a request, and is read."""
 
 
@@ -507,6 +524,39 @@ def _time_in(raw: JsonObject) -> float:
     )
     moments = map(seconds, (*times, answer.get("created"), answer.get("created_at")))
     return next((time for time in moments if time), 0.0)
+
+
+def _exchange_in(
+    raw: JsonObject, request: JsonObject, recording: Recording, where: str, *, answer: Json
+) -> Exchange:
+    """The call as it was recorded: request, answer, times, status and error."""
+    made = exchange_of_request(
+        request,
+        recording.format,
+        model=recording.model or _model_in(raw),
+        answer=unwrap_answer(answer),
+        source=where,
+    )
+    status = next((raw[key] for key in ("status", "status_code") if key in raw), None)
+    error = raw.get("error")
+    if not error and recording.call is not None and recording.call.failed:
+        error = object_in(made.answer).get("error") or "the answer is an error"
+    times = [
+        next((time for key in keys if (time := seconds(raw.get(key)))), None) for keys in _TIMES
+    ]
+    took = next((raw[key] for key in ("latency_ms", "duration_ms") if key in raw), None)
+    started, first, ended = times
+    started = started or _time_in(raw) or None
+    if ended is None and started is not None and isinstance(took, int | float):
+        ended = started + took / 1000
+    return replace(
+        made,
+        started=started,
+        first_token=first,
+        ended=ended,
+        status=status if isinstance(status, int) else None,
+        error=error if isinstance(error, str) else compact(error) if error else "",
+    )
 
 
 def _find_other_fields(

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from weft.dialects.wire import ReadTool, is_encodable, scrub_surrogates
 from weft.errors import SessionError
 from weft.ir.block import RECALL
 from weft.media import base64_bytes
+from weft.recordings.exchanges import Exchange
 from weft.session import Actions, Compaction, Event, Session, Usage
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, encode, scrub
@@ -102,6 +103,15 @@ class Recording(NamedTuple):
     """Places of the file that were left out on purpose, such as a branch that was given up."""
     source: str = ""
     """The file, and the line or number in it."""
+    exchanges: tuple[Exchange, ...] = ()
+    """The calls as they were recorded, where the file holds requests; `exchanges_of` has all."""
+    parent: str = ""
+    """The id of the recording that this one is a fork or a sub-agent of."""
+    relation: Literal["", "fork", "sub-agent"] = ""
+    forked: int = 0
+    """The last call of the parent that both share, or the one that started the sub-agent."""
+    warnings: tuple[str, ...] = ()
+    """What a reader has to know before relying on the numbers."""
 
     @property
     def asked_model(self) -> str:
