@@ -48,7 +48,7 @@ def exchanges_of(recording: Recording) -> list[Exchange]:
     recorded = recording.exchanges or tuple(_list_answers(recording))
     events = recording.session.events
     places = {event.id: at for at, event in enumerate(events)}
-    aligner = _Aligner()
+    aligner = _Aligner(_find_homes(events) if recording.exchanges else {})
     traced: list[Exchange] = []
     past = _LogReader(recording)
     bodies = _BodyReader()
@@ -64,6 +64,19 @@ def exchanges_of(recording: Recording) -> list[Exchange]:
         if answer is not None:
             aligner.note_answer(exchange.number, events[answer])
     return traced
+
+
+def _find_homes(events: Iterable[Event]) -> dict[PieceKey, tuple[str, int]]:
+    """Which part of which event says something, by what it says; the first where several do."""
+    homes: dict[PieceKey, tuple[str, int]] = {}
+    for event in events:
+        content = event.content
+        for at, part in enumerate((content.parts or ()) if content is not None else ()):
+            side = "user" if content is not None and content.role == "user" else "model"
+            key = key_of_part(part, side)
+            if key is not None:
+                homes.setdefault(key, (event.id, at))
+    return homes
 
 
 def _list_answers(recording: Recording) -> Iterator[Exchange]:
@@ -222,10 +235,15 @@ class _BodyReader:
         return [*pieces, *(piece for one in self._pieces for piece in one)]
 
 
+_RECENT = 8
+"""How many answers are looked at that may have come back in other words."""
+
+
 class _Aligner:
     """Follows one conversation, request by request."""
 
-    def __init__(self) -> None:
+    def __init__(self, homes: dict[PieceKey, tuple[str, int]]) -> None:
+        self._homes = homes
         self._before: list[tuple[PieceKey, RecordedBlock]] = []
         self._answers: dict[PieceKey, tuple[int, Event, int]] = {}
         self._calls: dict[str, tuple[int, str]] = {}
@@ -263,24 +281,35 @@ class _Aligner:
     def _trace(
         self, call: int, key: PieceKey, piece: _Piece, places: dict[str, RecordedBlock]
     ) -> RecordedBlock:
+        home = (piece.event, piece.number) if piece.event else self._homes.get(key, ("", -1))
         block = RecordedBlock(
-            piece.place, piece.role, piece.kind, piece.text, BlockSource("user", call),
-            piece.event, piece.number,
-        )  # fmt: skip
+            piece.place, piece.role, piece.kind, piece.text, BlockSource("user", call), *home
+        )
         answered = self._answers.get(key) if piece.role in ("model", "assistant") else None
         if answered is not None:
             number, event, part = answered
             source = BlockSource("answer", number)
             return replace(block, source=source, event=event.id, part=part)
-        seen = self._seen.get(key)
+        seen = self._seen.get(key) or self._find_edited(call, piece, block)
         if seen is not None:
-            event, part = (piece.event, piece.number) if piece.event else (seen.event, seen.part)
+            event, part = home if home[0] else (seen.event, seen.part)
             return replace(block, source=seen.source, event=event, part=part)
         old = places.get(piece.place)
         if old is not None and (old.role, old.kind) == (piece.role, piece.kind):
             source = replace(old.source, changed=call, before=old.text)
             return replace(block, source=source)
         return replace(block, source=self._source_of(call, piece))
+
+    def _find_edited(self, call: int, piece: _Piece, block: RecordedBlock) -> RecordedBlock | None:
+        """A block that is an answer to which something was added, or of which it was cut off."""
+        if piece.role not in ("model", "assistant") or piece.kind != "text":
+            return None
+        for key, (number, event, part) in list(self._answers.items())[-_RECENT:]:
+            old, new = key[-1], piece.text.strip()
+            if key[0] == "model" and (new.startswith(old) or (new and old.startswith(new))):
+                source = BlockSource("answer", number, changed=call, before=old)
+                return replace(block, source=source, event=event.id, part=part)
+        return None
 
     def _source_of(self, call: int, piece: _Piece) -> BlockSource:
         """Where a block comes from that stands in no earlier request."""

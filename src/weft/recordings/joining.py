@@ -109,6 +109,8 @@ class _CallLog:
     def __init__(self) -> None:
         self._by_words: dict[int, _Conversation] = {}
         self._by_reply: dict[str, tuple[_Conversation, int]] = {}
+        self._by_request: dict[int, _Conversation] = {}
+        """By all that was said before the last answer."""
         self._by_beginning: dict[int, tuple[_Conversation, int]] = {}
         """Where a request was made or answered, by all that was said before."""
         self.count = 0
@@ -127,6 +129,10 @@ class _CallLog:
         else:
             call = _name_missing_past(call)
             conversation, forked = self._find(call, words), []
+        edited = None
+        if conversation is None and past is None:
+            edited = self._find_edited(call, words)
+            conversation = edited[0] if edited is not None else None
         is_new = conversation is None
         if conversation is None:
             conversation = _Conversation(call, forked)
@@ -135,8 +141,14 @@ class _CallLog:
                 conversation.parent, conversation.relation = parent, "fork"
         else:
             self._by_words.pop(conversation.words.keys[-1], None)
-            start = 0 if past is not None else words.ends.index(conversation.words.ends[-1])
+            if edited is not None:
+                start = edited[1]
+            elif past is None:
+                start = words.ends.index(conversation.words.ends[-1])
         conversation.add(call, start)
+        if edited is not None:
+            conversation.words = words
+            conversation.edited += 1
         number = len(conversation.calls)
         for end, made in ((words.ends[-2], number - 1), (words.ends[-1], number)):
             if not call.asks or end == words.ends[-1]:
@@ -145,7 +157,30 @@ class _CallLog:
         self._by_words[conversation.words.keys[-1]] = conversation
         if id:
             self._by_reply[id] = conversation, len(conversation.events)
+        if not call.asks:
+            for key in (words.keys[words.ends[-2]], words.tail(words.ends[-2])):
+                self._by_request[key] = conversation
         return conversation if is_new else None
+
+    def _find_edited(
+        self, call: Recording, words: "_SpokenPieces"
+    ) -> "tuple[_Conversation, int] | None":
+        """The conversation that a call goes on with, though it does not repeat all of it.
+
+        Programs add the words they stopped a model at to an answer, or trim it, and leave out the
+        oldest messages. With the number of events that are in the conversation already.
+        """
+        events = call.session.events
+        for at in range(len(events) - (0 if call.asks else 1) - 1, 0, -1):
+            end = words.ends[at]
+            conversation = self._by_request.get(words.keys[end]) or self._by_request.get(
+                words.tail(end)
+            )
+            if conversation is None or conversation.is_waiting or not _is_model(events[at]):
+                continue
+            if _resembles(conversation.events[-1], events[at]):
+                return conversation, at + 1
+        return None
 
     def _find_parent(self, words: "_SpokenPieces") -> "tuple[_Conversation, int] | None":
         """The conversation that begins as a new one does, and its last call that both share."""
@@ -184,6 +219,8 @@ class _Conversation:
         self.parent: tuple[_Conversation, int] | None = None
         self.relation: Literal["", "fork", "sub-agent"] = ""
         self.exchanges: list[Exchange] = []
+        self.edited = 0
+        """How many requests have another past than was recorded before."""
 
     @property
     def is_waiting(self) -> bool:
@@ -223,7 +260,8 @@ class _Conversation:
         events = renumber(self.events)
         tools = {tool.name: tool for call in self.calls for tool in call.tools}
         asides = [aside for call in self.calls for aside in call.aside]
-        systems = dict.fromkeys(call.instructions.get(AGENT, "") for call in self.calls)
+        texts = (call.instructions.get(AGENT, "") for call in self.calls)
+        systems = dict.fromkeys(text for text in texts if text)
         if len(systems) > 1:
             asides.append(
                 Aside(
@@ -233,9 +271,16 @@ class _Conversation:
                     tuple(call.source for call in self.calls[1:4]),
                 )
             )
+        if self.edited:
+            why = "the session has it as the model gave it"
+            place = (self.first.source,)
+            asides.append(
+                Aside("answer that was sent back in other words", why, self.edited, place)
+            )
         return last._replace(
             id=self.first.id,
             session=with_events(self.first.session, events),
+            instructions={AGENT: [*systems][-1]} if systems else last.instructions,
             tools=tuple(tools.values()),
             call=None,
             answers=frozenset(events[at].id for at in self.answers),
@@ -292,6 +337,7 @@ class _SpokenPieces:
         """A hash of the first pieces, by how many."""
         self.ends = [0]
         """How many pieces there are before each event, and after the last."""
+        self._pieces: list[tuple[str, ...]] = []
         self.extend(events)
 
     def extend(self, events: Iterable[Event]) -> None:
@@ -299,7 +345,25 @@ class _SpokenPieces:
         for event in events:
             for piece in _pieces(event):
                 self.keys.append(hash((self.keys[-1], piece)))
+                self._pieces.append(piece)
             self.ends.append(len(self.keys) - 1)
+
+    def tail(self, end: int) -> int:
+        """A hash of the last pieces before a place, where that is not all of them."""
+        return hash(("tail", *self._pieces[end - _TAIL : end])) if end > _TAIL else 0
+
+
+_TAIL = 2
+"""How many pieces in a row are hardly said twice before the same answer."""
+
+
+def _resembles(old: Event, new: Event) -> bool:
+    """Whether an answer is another one, with something added to it or cut off."""
+    before, after = (old.text or "").strip(), (new.text or "").strip()
+    if before and after:
+        return after.startswith(before) or before.startswith(after)
+    calls = [piece for piece in _pieces(old) if piece[0] == "call"]
+    return bool(calls) and calls == [piece for piece in _pieces(new) if piece[0] == "call"]
 
 
 def _pieces(event: Event) -> Iterator[tuple[str, ...]]:

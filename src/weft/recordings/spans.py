@@ -300,6 +300,8 @@ def _openinference_row(span: Span) -> JsonObject:
             _plain_message(answer) if isinstance(answer, dict) and "role" in answer
             else {"role": "assistant", "content": attributes["output.value"]}
         ]  # fmt: skip
+    numbers = [*_numbers(attributes, "llm.input_messages.")]
+    cut = max(numbers, default=-1) + 1 - len(messages)
     tools = [
         object_in(parse_value(one.get("json_schema")))
         for one in _numbered(attributes, "llm.tools.", "tool.")
@@ -314,7 +316,7 @@ def _openinference_row(span: Span) -> JsonObject:
         "output": _integer(counts.get("completion")),
         "cached": _integer(counts.get("prompt_details.cache_read")),
     }
-    return _row(
+    row = _row(
         messages,
         answered,
         tools=[*tools],
@@ -322,6 +324,7 @@ def _openinference_row(span: Span) -> JsonObject:
         options=parse_value(attributes.get("llm.invocation_parameters")),
         usage={key: value for key, value in usage.items() if value is not None},
     )
+    return {**row, "cut": max(0, cut)}
 
 
 def _integer(value: Json) -> Json:
@@ -330,13 +333,19 @@ def _integer(value: Json) -> Json:
 
 def _numbered(attributes: JsonObject, prefix: str, inner: str) -> list[JsonObject]:
     """Attributes such as `prefix.3.inner.role` as a list of objects, in order."""
-    listed: dict[int, JsonObject] = {}
+    listed: dict[int, JsonObject] = {number: {} for number in _numbers(attributes, prefix)}
     for key, value in attributes.items():
-        if key.startswith(prefix):
-            number, _, rest = key.removeprefix(prefix).partition(".")
-            if number.isdigit():
-                listed.setdefault(int(number), {})[rest.removeprefix(inner)] = value
+        number, _, rest = key.removeprefix(prefix).partition(".")
+        if key.startswith(prefix) and number.isdigit():
+            listed[int(number)][rest.removeprefix(inner)] = value
     return [listed[number] for number in sorted(listed)]
+
+
+def _numbers(attributes: JsonObject, prefix: str) -> Iterator[int]:
+    for key in attributes:
+        number = key.removeprefix(prefix).partition(".")[0] if key.startswith(prefix) else ""
+        if number.isdigit():
+            yield int(number)
 
 
 def _openinference_message(fields: JsonObject) -> JsonObject:

@@ -8,7 +8,14 @@ from weft.dialects import CHAT
 from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError
 from weft.recordings.exchanges import Exchange
-from weft.recordings.recording import RecordedCall, Recording, read_counts, seconds, with_events
+from weft.recordings.recording import (
+    Aside,
+    RecordedCall,
+    Recording,
+    read_counts,
+    seconds,
+    with_events,
+)
 from weft.recordings.spans import parse_value
 from weft.session import Event, Usage
 from weft.values import Json, JsonObject, compact
@@ -67,6 +74,11 @@ def read_observation(
     if answers and events:
         events[-1] = _with_facts(events[-1], row)
     model = text_at(row, "model") or recording.model
+    cut = row.get("cut")
+    if isinstance(cut, int) and cut:
+        why = "the exporter keeps a number of attributes of a span, and drops the oldest"
+        aside = Aside("message that was cut off", why, cut, (where,))
+        recording = recording._replace(aside=(*recording.aside, aside))
     return recording._replace(
         session=with_events(recording.session, events),
         format=format,
