@@ -453,7 +453,10 @@ def _with_tools(recording: Recording, tools: Json) -> Recording:
     return recording._replace(tools=tools_of(declared))
 
 
-_ENVELOPE = ("id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks")
+_ENVELOPE = (
+    *("id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks"),
+    *("path", "time", "status"),
+)
 """What recorders write around a request, and is read."""
 
 
