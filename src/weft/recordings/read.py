@@ -498,8 +498,9 @@ _TIMES = (
 """What recorders call the beginning of a call, its first token and its end."""
 
 _ENVELOPE = (
-    "id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks", "status",
-    "status_code", "error", "latency_ms", "duration_ms", *(key for keys in _TIMES for key in keys),
+    "id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks", "path", "time",
+    "status", "status_code", "error", "latency_ms", "duration_ms",
+    *(key for keys in _TIMES for key in keys),
 )  # fmt: skip
 """What recorders write around a request, and is read."""
 

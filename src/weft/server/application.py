@@ -68,6 +68,9 @@ _WORDS = {
 class Application:
     """An ASGI application over the runners of some apps."""
 
+    page = "/"
+    """Where the inspector's page is."""
+
     def __init__(
         self,
         runners: Sequence[Runner],
