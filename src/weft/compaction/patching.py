@@ -115,7 +115,7 @@ def compare_items(
             waiting.append(item)
     insertions += [Insertion(history.length, one) for one in waiting]
     edit = RequestEdit(changes, drops, insertions, plain, seen)
-    return edit._replace(stable=count_stable(edit, earlier, first, length))
+    return edit._replace(stable=_count_stable(edit, earlier, first, length))
 
 
 def _first_message(
@@ -148,21 +148,43 @@ def _reaches(messages: Sequence[int], first: int) -> bool:
     return not messages or max(messages) >= first
 
 
-def count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
+def _count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
     """How many messages of the earlier request are in this one in the same words."""
     for at in range(first, length):
-        if (
-            [one.words for one in edit.changes.get(at, ())]
-            != [one.words for one in earlier.changes.get(at, ())]
-            or edit.drops.get(at) != earlier.drops.get(at)
-            or _inserted_at(edit, at) != _inserted_at(earlier, at)
-        ):
+        same = _inserted_at(edit, at) == _inserted_at(earlier, at)
+        if not same or not _is_same_edit(at, edit, earlier):
             return at
     return length
 
 
 def _inserted_at(edit: RequestEdit, message: int) -> list[tuple[Block, ...]]:
     return [one.item.blocks for one in edit.insertions if one.message == message]
+
+
+MessageOrder: TypeAlias = "Sequence[int | Item]"
+"""The messages of a request after an edit: which one of those that came, or what was made."""
+
+
+def count_common(
+    edit: RequestEdit, order: MessageOrder, earlier: RequestEdit, earlier_order: MessageOrder
+) -> int:
+    """How many messages two edited requests begin with in the same words."""
+    common = 0
+    for one, other in zip(order, earlier_order, strict=False):
+        if isinstance(one, Item):
+            is_same = isinstance(other, Item) and one.blocks == other.blocks
+        else:
+            is_same = one == other and _is_same_edit(one, edit, earlier)
+        if not is_same:
+            break
+        common += 1
+    return common
+
+
+def _is_same_edit(message: int, edit: RequestEdit, earlier: RequestEdit) -> bool:
+    now, before = edit.changes.get(message, ()), earlier.changes.get(message, ())
+    same = now is before or [one.words for one in now] == [one.words for one in before]
+    return same and edit.drops.get(message) == earlier.drops.get(message)
 
 
 class _Places:
