@@ -240,7 +240,7 @@ class ChatForm(AnswerForm):
                 if (text := text_in(turn.get(field)))
             ]
             pieces += [
-                {LOOSE_TEXT: one["text"]} for one in super().open_turns([turn]) if "text" in one
+                {LOOSE_TEXT: one["text"]} for one in super().open_turns([turn]) if one.get("text")
             ]
             pieces += objects_in(turn.get("tool_calls"))
         return pieces
