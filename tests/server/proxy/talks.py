@@ -154,7 +154,7 @@ class Talk(NamedTuple):
                     {
                         **whole,
                         "candidates": [{"content": {"role": "model", "parts": [one]}, "index": 0}],
-                    }  # fmt: skip
+                    }
                     for one in parts[:-1]
                 ]
                 last = {**candidate, "content": {"role": "model", "parts": parts[-1:]}}
