@@ -45,7 +45,7 @@ class Talk(NamedTuple):
                     {"role": "user", "content": [result]},
                 ]
                 request = {
-                    "model": "claude-sonnet-4-5",
+                    "model": "claude-sonnet-5",
                     "max_tokens": 99,
                     "messages": [*turns, *more],
                 }
@@ -129,7 +129,7 @@ class Talk(NamedTuple):
             case "anthropic":
                 stop = "tool_use" if any("name" in one for one in pieces) else "end_turn"
                 return {"id": "m1", "type": "message", "role": "assistant",
-                        "model": "claude-sonnet-4-5", "content": [*pieces], "stop_reason": stop,
+                        "model": "claude-sonnet-5", "content": [*pieces], "stop_reason": stop,
                         "stop_sequence": None,
                         "usage": {"input_tokens": 100, "output_tokens": 10}}  # fmt: skip
             case _:
@@ -137,7 +137,7 @@ class Talk(NamedTuple):
                 counted = {"promptTokenCount": 100, "candidatesTokenCount": 10,
                            "totalTokenCount": 110}  # fmt: skip
                 return {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
-                        "usageMetadata": counted, "modelVersion": "gemini-3-flash"}  # fmt: skip
+                        "usageMetadata": counted, "modelVersion": "gemini-2.5-flash"}  # fmt: skip
 
     def _events(self, whole: dict[str, Any]) -> list[tuple[str, str]]:
         match self.name:
@@ -230,9 +230,9 @@ def _response_events(whole: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
 
-GEMINI = "/v1beta/models/gemini-3-flash"
+GEMINI = "/v1beta/models/gemini-2.5-flash"
 
-TALKS = (
+CHAT, RESPONSES, ANTHROPIC, GEMINI_TALK = TALKS = (
     Talk("openai-chat", "/v1/chat/completions", "/v1/chat/completions"),
     Talk("openai-responses", "/v1/responses", "/v1/responses"),
     Talk("anthropic", "/v1/messages", "/v1/messages"),

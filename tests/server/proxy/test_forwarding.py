@@ -42,7 +42,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
         "/v1/messages?beta=true",
         {
             "max_tokens": 9,
-            "model": "claude-sonnet-4-5",
+            "model": "claude-sonnet-5",
             "messages": [
                 {"role": "user", "content": [{"type": "text", "text": "hi", "unknown": None}]}
             ],
@@ -50,7 +50,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     ),
     "count": (
         "/v1/messages/count_tokens",
-        {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "hi"}]},
+        {"model": "claude-sonnet-5", "messages": [{"role": "user", "content": "hi"}]},
     ),
     "gemini": (
         "/v1beta/models/gemini-3-flash:generateContent?key=AIza-hidden",
