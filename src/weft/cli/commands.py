@@ -141,6 +141,28 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         """,
     ),
     Command(
+        "proxy",
+        "proxy:proxy_command",
+        (
+            Take("listed", "A command to run with it, or `receipt`.", "[-- COMMAND]"),
+            Take("store", default="sqlite:///weft-proxy.db"),
+            Take("policies", "As in code, of all requests, or MODEL=POLICY, or /PATH=POLICY."),
+            "upstream config host",
+            Take("port", default=8787),
+            "tokens allow_host",
+            Take("strict", "A fault of ours is an error; else the request goes as it came."),
+            "record no_record spend redact report",
+            Take("session", "With `receipt`: only this one."),
+            Take("as_json", "With `receipt`: for machines."),
+            "log_form",
+        ),
+        """Pass requests of any agent on to its provider, made cheaper, and answers back.
+
+        Point a client's base URL here, or have a command started with it: weft proxy -- claude.
+        `weft proxy receipt` says what was promised and what was billed.
+        """,
+    ),
+    Command(
         "mcp",
         "serve:mcp_command",
         ("targets", Take("store", default=DEFAULT_STORE), "model max_llm_calls"),

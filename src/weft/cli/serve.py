@@ -78,8 +78,17 @@ def _worker_command(options: CommandOptions) -> list[str]:
     return command
 
 
-def run_application(application: "Application", options: CommandOptions, *, what: str) -> None:
-    """Listen and answer until Ctrl-C or SIGTERM; `what` is said to be served."""
+def run_application(
+    application: "Application",
+    options: CommandOptions,
+    *,
+    what: str,
+    ready: Callable[[str, Callable[[], None]], None] | None = None,
+) -> None:
+    """Listen and answer until Ctrl-C or SIGTERM; `what` is said to be served.
+
+    `ready` is called once it answers, with its address and a function that stops it.
+    """
     try:
         import uvicorn
     except ModuleNotFoundError:
@@ -106,6 +115,12 @@ def run_application(application: "Application", options: CommandOptions, *, what
             if watching is not None:
                 pages = watch_pages(application.served, LoopPulse())
                 self.watcher = HealthServer(pages, watching)
+            if ready is not None:
+                ready(f"http://{_shown_host(str(host))}:{port}", self.leave)
+
+        def leave(self) -> None:
+            """Stop as soon as what is under way has ended."""
+            self.should_exit = True
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             """Stop."""
@@ -134,7 +149,6 @@ def run_application(application: "Application", options: CommandOptions, *, what
 
 def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") -> "Application":
     from weft.server import app
-    from weft.server.access import LOOPBACK
 
     limits = _limits(options)
     runners = load_runners(options)
@@ -143,14 +157,10 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
         from weft.turns import open_turns
 
         turns = open_turns(runners[0].store, options.engine)
-    hosts = [*LOOPBACK, *(options.allow_host or ())]
-    # these two stand for all addresses, and no client asks for them by name
-    if not _is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
-        hosts.append(options.host)
     return app(
         *runners,
         auth=auth,
-        hosts=hosts,
+        hosts=listening_hosts(options),
         grace=options.grace,
         turns=turns,
         limits=limits,
@@ -250,7 +260,7 @@ def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":
 
 def _require_closed(options: CommandOptions, *, is_configured: bool) -> None:
     """Refuse to listen to other machines without knowing who asks."""
-    if not _is_loopback(options.host) and not is_configured:
+    if not is_loopback(options.host) and not is_configured:
         raise UsageError(
             f"{options.host} can be reached from other machines, and nothing says who may ask",
             where="--host",
@@ -259,7 +269,19 @@ def _require_closed(options: CommandOptions, *, is_configured: bool) -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
+def listening_hosts(options: CommandOptions) -> list[str]:
+    """The names that a server answers to."""
+    from weft.server.access import LOOPBACK
+
+    hosts = [*LOOPBACK, *(options.allow_host or ())]
+    # these two stand for all addresses, and no client asks for them by name
+    if not is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
+        hosts.append(options.host)
+    return hosts
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -275,7 +297,7 @@ def _shown_host(host: str) -> str:
 def _announce(application: "Application", what: str, place: str, form: LogForm) -> None:
     """Say what is served, and the address to open."""
     say(f"serving {what}", form, sys.stderr)
-    address = f"http://{place}/"
+    address = f"http://{place}{application.page}"
     if application.token is not None:
         address += f"?token={application.token}"
     say(address, form, sys.stdout)
