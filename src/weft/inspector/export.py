@@ -20,6 +20,8 @@ from weft.compiler.report import SentRow
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
 from weft.inspector import questions
+from weft.inspector.answer import describe_answer
+from weft.inspector.diagnosis import diagnose, find_saving
 from weft.inspector.inspection import Inspection
 from weft.inspector.request import OLDEST, Origins, RequestView, row_json
 from weft.values import Json, JsonObject, compact
@@ -29,12 +31,24 @@ PAGE = files("weft.inspector") / "page"
 
 STYLE = "inspector.css"
 LIBRARY = "vendor/htm-preact.js"
-SCRIPTS = ("common.js", "film.js", "request.js", "views.js", "talk.js", "inspector.js")
+SCRIPTS = (
+    "common.js",
+    "text.js",
+    "answer.js",
+    "film.js",
+    "request.js",
+    "views.js",
+    "talk.js",
+    "inspector.js",
+)
 """Each uses only those before it, so that in one file they stand one after the other."""
 
 LARGEST = 24_000_000
 """Characters of requests that one file carries; the newest are kept where there are more."""
 
+
+_FEW_STEPS = 60
+"""Up to how many calls a file says what `C.auto()` would save: it means to compile them all."""
 
 REOPEN = "weft inspect pkg.module:object --store sqlite:///weft.db"
 """The default command for asking more of a session than its file holds."""
@@ -66,6 +80,9 @@ def export(
 
     film = inspection.film()
     film |= {"command": command, "file": _kind_of_file(inspection, raw=raw)}
+    data[f"diagnosis?{quoted}"] = _encode_for_script(diagnose(inspection))
+    if len(inspection.steps) <= _FEW_STEPS:
+        data[f"saving?{quoted}"] = _encode_for_script(find_saving(inspection))
     data[f"ghosts?{quoted}"] = _encode_for_script(inspection.ghosts())
     data[f"dead-weight?{quoted}"] = encode_masked(questions.dead_weight(inspection))
     data[f"trust?{quoted}"] = encode_masked(questions.trust(inspection))
@@ -92,8 +109,10 @@ def export(
             )
             break
         where = _query(session=key, step=str(one.number))
+        answer = _encode_for_script(describe_answer(inspection, one.number))
+        data[f"answer?{where}"] = answer
         data[f"request?{where}"], data[f"cache?{where}"] = one.request, one.cache
-        size += len(one.request) + len(one.cache) + pieces.use(one)
+        size += len(one.request) + len(one.cache) + len(answer) + pieces.use(one)
     data[f"film?{quoted}"] = encode_masked(film)
     return _inline_files(data, pieces, key)
 

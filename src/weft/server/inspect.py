@@ -18,9 +18,12 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from weft import markup
 from weft.declare.agent import every_agent
 from weft.errors import SessionBusy, SessionError, UsageError, WeftError
 from weft.inspector import Inspection, Variant, questions
+from weft.inspector.answer import describe_answer, read_media
+from weft.inspector.diagnosis import diagnose, find_saving
 from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export
 from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
@@ -59,7 +62,8 @@ before the run lets go of its session, and may answer at once."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
-    " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    " img-src 'self' data:; media-src data:; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'"
 )
 """What the page may load: its own files, and nothing else."""
 
@@ -181,9 +185,9 @@ class SeveralStores:
     def __init__(self, parts: Sequence[ServedSessions]) -> None:
         self._parts = parts
 
-    async def sessions(self) -> list[Json]:
+    async def sessions(self, search: str = "") -> list[Json]:
         """Those of all stores."""
-        return [row for part in self._parts for row in await part.sessions()]
+        return [row for part in self._parts for row in await part.sessions(search)]
 
     async def inspection(self, key: str) -> Inspection:
         """The session of that key."""
@@ -231,6 +235,11 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
     answers: dict[str, _Answer] = {
         "film": _film,
         "event": _event,
+        "diagnosis": lambda inspection, _: diagnose(inspection),
+        "answer": lambda inspection, asked: describe_answer(inspection, _count(asked, "step")),
+        "media": lambda inspection, asked: read_media(
+            inspection, _text(asked, "event"), _count(asked, "part")
+        ),
         "ghosts": lambda inspection, _: inspection.ghosts(),
         "request": lambda inspection, asked: _view(inspection, asked).to_json(),
         "cache": lambda inspection, asked: _view(inspection, asked).cache(),
@@ -247,6 +256,7 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         "receipt": lambda inspection, _: inspection.receipt().to_json(),
         "picture": lambda inspection, _: questions.picture(inspection),
         "test": _test,
+        "saving": _saving,
     }
     actions: dict[str, _Action] = {"say": _say, "answer": _answer, "fork": _fork}
     asking = 0
@@ -255,7 +265,8 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         return asking > 0 or served.active > 0
 
     async def sessions(request: Request) -> Response:
-        return _json(await source(request).sessions())
+        words = request.query_params.get("search", "")[:200]
+        return _json(await source(request).sessions(words))
 
     def answering(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -265,7 +276,9 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
             try:
                 inspection = await asked.inspection(_text(request, "session"))
                 # Rebuilding a long session takes a while, and other requests go on meanwhile.
-                value = await asyncio.to_thread(_ask_inspection, answer, inspection, request)
+                # A saving is compiled step by step, and takes the lock itself.
+                ask = answer if answer is _saving else _ask_locked(answer)
+                value = await asyncio.to_thread(ask, inspection, request)
             finally:
                 asking -= 1
             if answer is _film and isinstance(value, dict):
@@ -347,10 +360,18 @@ _Answer = Callable[[Inspection, Request], Json]
 _Action = Callable[[Talk, Call], Awaitable[Json]]
 
 
-def _ask_inspection(answer: _Answer, inspection: Inspection, request: Request) -> Json:
-    # answers are made in threads, and compile the same log
-    with inspection.lock:
-        return answer(inspection, request)
+def _ask_locked(answer: _Answer) -> _Answer:
+    """An answer that nobody else compiles meanwhile: answers are made in threads."""
+
+    def ask(inspection: Inspection, request: Request) -> Json:
+        with inspection.lock:
+            return answer(inspection, request)
+
+    return ask
+
+
+def _saving(inspection: Inspection, request: Request) -> Json:
+    return find_saving(inspection)
 
 
 async def _page_file(request: Request) -> Response:
@@ -362,6 +383,25 @@ async def _page_file(request: Request) -> Response:
     kind = mimetypes.guess_type(name or "index.html")[0] or "text/html"
     headers = {**_HEADERS, "Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
     return Response(file.read_bytes(), media_type=kind, headers=headers)
+
+
+def token_page() -> Response:
+    """What a browser shows that was not opened at the printed address: where the token is."""
+    body = (
+        "<h1>This page needs its token</h1>",
+        "<p>The command that started the server printed an address that ends with"
+        " <code>?token=…</code>. Open that one. The browser then keeps the token.</p>",
+        "<p>A server that was started again has a new token.</p>",
+        '<form method="get"><label>Or paste the token here: <input name="token" type="password"'
+        ' autocomplete="off" required></label> <button>open</button></form>',
+    )
+    policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"
+    headers = {
+        **_HEADERS,
+        "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
+        "WWW-Authenticate": "Bearer",
+    }
+    return HTMLResponse(markup.page("Weft inspector: token", "", body), 401, headers=headers)
 
 
 def _film(inspection: Inspection, request: Request) -> Json:

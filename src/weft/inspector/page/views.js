@@ -2,7 +2,7 @@
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import {
   Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, NeedsServer, many, named, number, placeOf, share, short,
-  toUnits, useAnswer, useNewest, useStateAt, withNumbers,
+  toUnits, tryPolicy, useAnswer, useNewest, useStateAt, withNumbers,
 } from "./common.js";
 import { Film, highest } from "./film.js";
 import { Spans } from "./request.js";
@@ -84,7 +84,8 @@ const POLICIES = ["C.default()", "C.window(4)", "C.auto()", "C.auto().compact()"
 const NOTHING = { policy: "", window: "", budget: "", model: "" };
 
 export function WhatIf({ session, step, film, show }) {
-  const [form, setForm] = useState(NOTHING);
+  const [form, setForm] = useState(() => ({ ...NOTHING, policy: tryPolicy.get() }));
+  useEffect(() => tryPolicy.set(""), []);
   const [late, setLate] = useState(form);
   const [whole, setWhole] = useState(null);
   const [said, setSaid] = useState(null);
@@ -115,7 +116,7 @@ export function WhatIf({ session, step, film, show }) {
       ${whole && whole.error && html`<${Problem} text=${whole.error} />`}
       ${whole && !whole.error && !whole.answer && html`<${Waiting} />`}
       ${whole && whole.answer && html`<${Both} a=${whole.answer} step=${step} />`}
-      ${request.data && request.data.number === data.view.number && html`<h2>Step ${step}, compiled so</h2><${Against} now=${request.data} then=${data.view} film=${film} show=${show} />`}`}</div>`;
+      ${request.data && request.data.number === data.view.number && html`<h2>Call ${step}, as it would be</h2><${Against} now=${request.data} then=${data.view} film=${film} show=${show} />`}`}</div>`;
 }
 
 function Both({ a, step }) {
@@ -124,7 +125,7 @@ function Both({ a, step }) {
   return html`<section class="card" data-testid="both"><div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
       <${Fact} name="money, whole session" value=${cost(t.cost, t.money)} was=${`${share(t.cost, n.cost)} of ${cost(n.cost, n.money)}`} better=${t.cost === n.cost ? undefined : t.cost < n.cost} />
       <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>
-    <h3>A: as it was</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: so</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="compiled otherwise" /></section>`;
+    <h3>A: as it was</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: as it would be</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="as it would be" /></section>`;
 }
 
 export function Bisect({ session, step, go, film }) {
