@@ -7,6 +7,7 @@ did untrusted text go: each is answered by compiling again, without a model.
 import dataclasses
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
@@ -266,7 +267,7 @@ def trust(inspection: Inspection) -> JsonObject:
     return {
         "guards": list[Json](guards.values()),
         "flows": list[Json](
-            _flows(inspection.session.events, fenced, mask, _declared_words(inspection.root))
+            _flows(inspection.session.events, fenced, mask, _fixed_words(inspection))
         ),
         "hidden": list[Json](inspection.rules.words),
     }
@@ -463,6 +464,19 @@ def _declared_words(root: Node) -> set[str]:
     return set(_WORDS.findall("\n".join(texts)))
 
 
+def _fixed_words(inspection: Inspection) -> set[str]:
+    """The words that nobody brought in: the author's, and those that every result of a tool has."""
+    common: dict[str, set[str]] = {}
+    times: Counter[str] = Counter()
+    for event in inspection.session.events:
+        for result in event.results:
+            name, words = result.name or "", set(_WORDS.findall(_values_of(result.response or {})))
+            common[name] = common[name] & words if times[name] else words
+            times[name] += 1
+    fixed = (words for name, words in common.items() if times[name] > 1)
+    return _declared_words(inspection.root).union(*fixed)
+
+
 def _flows(
     events: Sequence[Event], untrusted: dict[str, str], mask: Mask | None, declared: set[str]
 ) -> Iterator[JsonObject]:
@@ -475,6 +489,7 @@ def _flows(
             words = sorted((set(_WORDS.findall(_values_of(args))) & known.keys()) - declared)
             if words:
                 yield {
+                    "agent": event.author,
                     "call": call.name,
                     "id": call.id,
                     "event": event.id,

@@ -5,6 +5,7 @@ where the sessions have a runner. The gate of the application decides who may as
 """
 
 import asyncio
+import itertools
 import json
 import mimetypes
 import sys
@@ -14,7 +15,7 @@ from typing import Protocol, Unpack, runtime_checkable
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -24,7 +25,7 @@ from weft.errors import SessionBusy, SessionError, UsageError, WeftError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.answer import describe_answer, read_media
 from weft.inspector.diagnosis import diagnose, find_saving
-from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export
+from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export_parts
 from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
 from weft.inspector.sources import SessionSource, StoredSessions, key_text
@@ -303,12 +304,17 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
     async def export_session(request: Request) -> Response:
         key, raw = _text(request, "session"), _switch(request, "raw")
         inspection = await source(request).inspection(key)
-        page = await asyncio.to_thread(export, inspection, key=key, raw=raw)
+        parts = export_parts(inspection, key=key, raw=raw)
+        # the first part comes when all is drawn: what fails, fails before the answer begins
+        first = await asyncio.to_thread(next, parts, "")
         id, mask = inspection.session.id, None if raw else inspection.mask
         id = mask.text(id) if mask is not None else id
         name = "".join(c if c.isalnum() else "-" for c in id)[:60]
         disposition = f'attachment; filename="{name}.html"'
-        return HTMLResponse(page, headers={**_HEADERS, "Content-Disposition": disposition})
+        headers = {**_HEADERS, "Content-Disposition": disposition}
+        return StreamingResponse(
+            itertools.chain((first,), parts), media_type="text/html", headers=headers
+        )
 
     async def live(request: Request) -> Response | EventStream:
         asked, key = source(request), _text(request, "session")

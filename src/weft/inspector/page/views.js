@@ -6,6 +6,7 @@ import {
 } from "./common.js";
 import { Film, highest } from "./film.js";
 import { Spans } from "./request.js";
+import { Rows } from "./text.js";
 
 // A button with the number of an event; it leads to the log.
 const EventLink = ({ id, film, show }) => {
@@ -22,8 +23,15 @@ export function LeftOut({ session, step, film, show }) {
   useEffect(() => { if (forced && result.current) { result.current.scrollIntoView({ block: "nearest" }); result.current.focus(); } }, [forced]);
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
+  // A reason is one, whatever numbers it names.
   const groups = new Map();
-  for (const row of data.left_out) { const k = `${row.pass}\n${row.reason}`; groups.set(k, [...(groups.get(k) || []), row]); }
+  for (const row of data.left_out) {
+    const kind = `${row.pass}\n${row.reason.replace(/\d[\d,.]*/g, "#")}`, group = groups.get(kind) || { pass: row.pass, reasons: new Set(), rows: [] };
+    group.rows.push(row);
+    group.reasons.add(row.reason);
+    groups.set(kind, group);
+  }
+  const total = (rows, name) => rows.reduce((n, row) => n + row[name], 0);
   const force = (row) => {
     const name = named(data.origins[row.origin], film), isWanted = newest();
     ask("force", { session, step, events: data.origins[row.origin].name }).then((answer) => isWanted() && setForced({ answer, name }), (e) => isWanted() && setForced({ error: e.message }));
@@ -33,11 +41,11 @@ export function LeftOut({ session, step, film, show }) {
       <${Compared} a=${forced.answer} /><div class="bar"><code class="text">${forced.answer.code}</code><${Copy} text=${forced.answer.code} name="copy as code" /></div>
       <details><summary>the request</summary><${Against} now=${data} then=${forced.answer.view} film=${film} show=${show} /></details></section>`)}
     ${groups.size === 0 && html`<${Empty} title="Nothing was left out.">The request holds all that the agent may see.<//>`}
-    ${[...groups].map(([key, rows]) => { const [pass, reason] = key.split("\n"); return html`<details open><summary><b>${pass}</b> ${reason} <span class="dim">· ${rows.length} × · ${number(rows.reduce((n, r) => n + r.tokens, 0))} tokens · ${cost(rows.reduce((n, r) => n + r.price, 0), rows[0].money)} to put back</span></summary>
-      <table class="stack"><thead><tr><th class="n">tokens</th><th class="n">price</th><th>from</th><th>text</th><th></th></tr></thead><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}<span class="unit"> tok</span></td><td class="n">${cost(row.price, row.money)}</td><td class="from">${named(data.origins[row.origin], film)}</td><td class="whole"><pre class="text"><del>${short(row.text, 320)}</del></pre></td>
-        <td class="n">${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</td></tr>`)}</tbody></table>
-      ${rows.length > 200 && html`<p class="dim">${many(rows.length - 200, "smaller row")} more are not listed.</p>`}</details>`; })}
-    <h2>Passes, in their order</h2><table class="stack passes"><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
+    ${groups.size > 0 && html`<p>${many(data.left_out.length, "part")} of the log ${data.left_out.length === 1 ? "was" : "were"} left out or shortened: ${number(total(data.left_out, "tokens"))} tokens, ${cost(total(data.left_out, "price"), data.left_out[0].money)} to put back.</p>`}
+    ${[...groups.values()].sort((x, y) => total(y.rows, "tokens") - total(x.rows, "tokens")).map(({ pass, reasons, rows }, i) => html`<details open=${i === 0}><summary><b>${pass}</b> ${reasons.size > 1 ? [...reasons][0].replace(/\d[\d,.]*/g, "…") : [...reasons][0]} <span class="dim">· ${rows.length} × · ${number(total(rows, "tokens"))} tokens · ${cost(total(rows, "price"), rows[0].money)} to put back</span></summary>
+      <${Rows} list=${rows} height=${34} label=${`left out by ${pass}`}>${(row) => html`<span class="n">${number(row.tokens)} tok</span><span class="n">${cost(row.price, row.money)}</span><span class="from">${named(data.origins[row.origin], film)}</span><span class="text gone" title=${short(row.text, 2000)}><del>${short(row.text.replace(/\s+/g, " "), 240)}</del></span>
+        <span>${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</span>`}<//></details>`)}
+    <h2>What was done to the request, in order</h2><table class="stack passes"><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
       <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td>${["dropped", "changed", "added", "moved"].map((what) => html`<td class="n" data-what=${what}>${p[what] || ""}</td>`)}<td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
 }
 
@@ -212,7 +220,7 @@ export function Trust({ session, film, show, version }) {
   if (!data) return html`<${Waiting} />`;
   const links = (ids) => ids.map((id) => html`<${EventLink} id=${id} film=${film} show=${show} />`);
   return html`<div data-testid="trust"><h2>Fenced, labelled, redacted</h2><p class="dim">By rule, never by value: what was hidden stays hidden here too.${data.hidden.length > 0 && ` The agents hide: ${data.hidden.join(", ")}.`}</p>${data.guards.length ? html`<table><thead><tr><th>pass</th><th>rule</th><th class="n">times</th><th>events</th></tr></thead><tbody>${data.guards.map((g) => html`<tr><td class="mono">${g.pass}</td><td>${g.reason}</td><td class="n">${number(g.steps)}</td><td>${links(g.events)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No policy here fences, labels or redacts.</p>`}
-    <h2>Words of results in later calls</h2><p class="dim">What a tool brought in is not to be trusted. These calls repeat words of it in their arguments.</p>${data.flows.length ? html`<table><thead><tr><th>call</th><th>in event</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td class="mono">${f.call}</td><td>${links([f.event])}</td><td class="mono">${f.words.join("  ")}</td><td>${links(f.from)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}</div>`;
+    <h2>Words of results in later calls</h2><p class="dim">What a tool brought in is not to be trusted. These calls repeat words of it in their arguments.</p>${data.flows.length ? html`<table><thead><tr><th>agent</th><th>call</th><th>in event</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td>${f.agent}</td><td class="mono">${f.call}</td><td>${links([f.event])}</td><td class="mono">${f.words.join("  ")}</td><td>${links(f.from)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}</div>`;
 }
 
 // What was expected, what was billed, and why the two differ.
