@@ -317,6 +317,13 @@ class CommandOptions:
             min=1,
         ),
     ] = 600.0
+    telemetry: Annotated[
+        bool,
+        Option(
+            "--telemetry",
+            help="Send spans and metrics with OpenTelemetry, to OTEL_EXPORTER_OTLP_ENDPOINT.",
+        ),
+    ] = False
     mcp: Annotated[bool, Option("--mcp", help="Answer MCP clients at /mcp.")] = False
     metrics_port: Annotated[
         int | None,

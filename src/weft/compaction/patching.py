@@ -85,8 +85,8 @@ def compare_items(
     """
     places = _Places(history)
     ends = [places.count_common(plain, earlier.plain), places.count_common(seen, earlier.seen)]
-    both = (plain, seen)
-    first = _first_message(both, ends, places, history.length)
+    gone = (*earlier.plain[ends[0] :], *earlier.seen[ends[1] :])
+    first = _first_message((plain, seen), ends, gone, places, history.length)
     changes = {at: listed for at, listed in earlier.changes.items() if at < first}
     drops = {at: listed for at, listed in earlier.drops.items() if at < first}
     insertions = [one for one in earlier.insertions if one.message < first]
@@ -103,7 +103,8 @@ def compare_items(
         if place.path is not None and not _says_the_same(block, now):
             changes.setdefault(place.message, []).append(PartChange(place.path, block, now))
     for at in drops.keys() - stays:
-        drops[at] = [()]  # nothing of it is left, so what nobody read of it goes too
+        if at >= first:
+            drops[at] = [()]  # nothing of it is left, so what nobody read of it goes too
     waiting: list[Item] = []
     for item in seen[ends[1] :]:
         messages = places.messages_of(item)
@@ -114,19 +115,23 @@ def compare_items(
             waiting.append(item)
     insertions += [Insertion(history.length, one) for one in waiting]
     edit = RequestEdit(changes, drops, insertions, plain, seen)
-    return edit._replace(stable=_count_stable(edit, earlier, first, length))
+    return edit._replace(stable=count_stable(edit, earlier, first, length))
 
 
 def _first_message(
-    both: tuple[Sequence[Item], Sequence[Item]], ends: list[int], places: "_Places", length: int
+    both: tuple[Sequence[Item], Sequence[Item]],
+    ends: list[int],
+    gone: Sequence[Item],
+    places: "_Places",
+    length: int,
 ) -> int:
-    """The first message that must be looked at again; `ends` are moved back to its items."""
+    """The first message that must be looked at again; `ends` are moved back to its items.
+
+    `gone` are items of the earlier request that this one has no more.
+    """
     first = length
-    waiting = [
-        places.messages_of(item)
-        for items, end in zip(both, ends, strict=True)
-        for item in items[end:]
-    ]
+    fresh = (item for items, end in zip(both, ends, strict=True) for item in items[end:])
+    waiting = [places.messages_of(item) for item in (*gone, *fresh)]
     while True:
         first = min((first, *(min(one) for one in waiting if one)))
         waiting = list[list[int]]()
@@ -143,7 +148,7 @@ def _reaches(messages: Sequence[int], first: int) -> bool:
     return not messages or max(messages) >= first
 
 
-def _count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
+def count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
     """How many messages of the earlier request are in this one in the same words."""
     for at in range(first, length):
         if (

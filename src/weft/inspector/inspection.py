@@ -25,10 +25,11 @@ from weft.declare.words import policy_from
 from weft.diagnostics import Origin
 from weft.dialects import Entry
 from weft.errors import UsageError
+from weft.inspector.recorded import RecordedCalls
 from weft.inspector.words import CallTiming, MaskedTexts, find_timings, label_calls
 from weft.ir import ResultBlock
 from weft.passes.summaries import name_of_model
-from weft.recordings import Recording
+from weft.recordings import Exchange, Recording
 from weft.replay.receipt import Receipt, receipt_of
 from weft.replay.replay import recorded_agents
 from weft.replay.steps import (
@@ -219,6 +220,8 @@ class Inspection:
         """What a reader has to know of how the requests were rebuilt."""
         self.unrecorded: tuple[str, ...] = ()
         """Parts of requests that the recording does not hold, so nobody here can count them."""
+        self.recorded: RecordedCalls | None = None
+        """The calls as they were, where this is another program's recording."""
 
     @classmethod
     def of_recording(
@@ -235,8 +238,12 @@ class Inspection:
         root = agents[0] if len(agents) == 1 else Sequence(*agents)
         # the model that answered, where the recording says which
         config = RunConfig(model=model or recording.asked_model or None)
+        # sessions of these two hold declarations and no requests: theirs are compiled again
+        calls = None if recording.format in ("weft", "adk") else RecordedCalls(recording)
+        recording = recording if calls is None else calls.recording
         inspection = cls(root, recording.session, config=config, redact=redact)
-        inspection.answers = recording.answers
+        inspection.recorded = calls
+        inspection.answers = recording.answers if calls is None else calls.answers
         parts = {"instructions": any(recording.instructions.values()), "tools": recording.declared}
         inspection.unrecorded = tuple(name for name, part in parts.items() if not part)
         return inspection
@@ -290,6 +297,8 @@ class Inspection:
     @cached_property
     def steps(self) -> list[AnsweredStep]:
         """Every answer of a model with its request."""
+        if self.recorded is not None:
+            return self.recorded.steps()
         return self._walk.take(self.session.events)
 
     @cached_property
@@ -305,8 +314,16 @@ class Inspection:
             answers=self.answers,
         )
 
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """The calls as they were recorded; empty for a session that Weft ran."""
+        return self.recorded.exchanges if self.recorded is not None else []
+
     def walk(self) -> Iterator[AnsweredStep]:
         """The steps one by one, each at the price of what is new in it; they are not kept."""
+        if self.recorded is not None:
+            yield from self.steps
+            return
         walk = self._new_walk()
         for event in self.session.events:
             yield from walk.take((event,))
@@ -504,7 +521,18 @@ class Inspection:
     @cached_property
     def timings(self) -> dict[str, CallTiming]:
         """How long each call took, by the event that answered it."""
-        return find_timings(self.session, {step.event.id for step in self.steps})
+        timings = find_timings(self.session, {step.event.id for step in self.steps})
+        for one in self.exchanges:
+            known = timings.get(one.event, CallTiming())
+            seconds = first = None
+            if one.started is not None and one.ended is not None:
+                seconds = max(0.0, one.ended - one.started)
+            if one.started is not None and one.first_token is not None:
+                first = max(0.0, one.first_token - one.started)
+            timings[one.event] = CallTiming(
+                one.ended or known.time, seconds, first, one.finish, one.retries
+            )
+        return timings
 
     @property
     def model(self) -> str:

@@ -72,7 +72,7 @@ class RequestView:
 
     def to_json(self, *, raw: bool = True) -> JsonObject:
         """All that the page draws of one request; without `raw`, only its messages."""
-        origins = Origins(self.inspection)
+        origins = Origins(self.inspection, sources=self._sources())
         pointers: dict[str, int] = {}
         traced = [*self.source_map.segments()] if raw else []
         cuts = self._cuts()
@@ -92,6 +92,12 @@ class RequestView:
             "chains": self.chains(),
             "origins": origins.to_json(),
         }
+
+    def _sources(self) -> dict[tuple[str, int], str]:
+        """In a recording: where the parts of events come from, in words."""
+        recorded = [one for one in self.inspection.exchanges if one.number == self.number]
+        blocks = recorded[0].blocks if recorded else ()
+        return {(one.event, one.part): str(one.source) for one in blocks if one.event}
 
     def mask_text(self, text: str) -> str:
         """A text about the request as it may be shown."""
@@ -328,7 +334,13 @@ class Missing(NamedTuple):
 class Origins:
     """The origins of a request, numbered, with where each is written."""
 
-    def __init__(self, inspection: Inspection, numbers: dict[Origin, int] | None = None) -> None:
+    def __init__(
+        self,
+        inspection: Inspection,
+        numbers: dict[Origin, int] | None = None,
+        sources: Mapping[tuple[str, int], str] | None = None,
+    ) -> None:
+        self._sources = sources or {}
         self.numbers: dict[Origin, int] = numbers if numbers is not None else {}
         self._inspection = inspection
         self._places = declarations_of(inspection)
@@ -351,6 +363,7 @@ class Origins:
             "agent": origin.agent,
             "part": origin.part,
             "words": str(origin),
+            "source": self._sources.get((origin.name, max(0, origin.part)), ""),
             "place": self._places.of(origin),
         }
 

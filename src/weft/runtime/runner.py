@@ -27,6 +27,7 @@ from weft.runtime.feeds import Feeds, Follower
 from weft.runtime.invocation import Request, Services
 from weft.runtime.program import check_plugins, plugin_methods, with_plugins
 from weft.runtime.run import Running, unknown_session
+from weft.runtime.tracing import TracingPlugin, tracing_plugin
 from weft.session import ArtifactStore, Event, Session, SessionKey, Store
 from weft.session.event import new_id, scope_of, without_shared
 from weft.session.store import ErasingStore, attach, require_place
@@ -439,6 +440,11 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         if isinstance(memory, Memory):  # it may be in a store of its own
             await memory.forget(self.app_name, user_id)
         return erased
+
+    @property
+    def tracing(self) -> TracingPlugin | None:
+        """The plugin that traces its runs, if there is one."""
+        return tracing_plugin(self._services.plugins)
 
     @property
     def config(self) -> RunConfig:

@@ -157,7 +157,17 @@ class ToolCall:
         """
         if self.outcome is None:
             self._finish = finish
-            outcome = await self._decide()
+            trace = self._invocation.trace
+            if trace is None:
+                outcome = await self._decide()
+            else:
+                step = trace.begin_tool(self._bindings.agent.name, self._place, self.call)
+                try:
+                    outcome = await self._decide()
+                except BaseException as error:
+                    step.end(error)
+                    raise
+                step.end(outcome)
             if self._restored:
                 outcome = msgspec.structs.replace(outcome, restored=self._restored)
             if self._steps is not None and self._steps.carried:

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Mount, Route, Router
@@ -68,6 +69,9 @@ _WORDS = {
 class Application:
     """An ASGI application over the runners of some apps."""
 
+    page = "/"
+    """Where the inspector's page is."""
+
     def __init__(
         self,
         runners: Sequence[Runner],
@@ -102,6 +106,8 @@ class Application:
         self._grace = grace
         self._source = source if source is not None else ServedSources(self.served)
         self._mcp = _open_mcp(self.served) if mcp else None
+        tracing = (runner.tracing for runner in runners)
+        self._tracing = next((one for one in tracing if one is not None), None)
         self._while_serving = AsyncExitStack()
         self._inner = _Routes(self._routes(), default=_not_found)
         self._gate = Gatekeeper(
@@ -119,6 +125,10 @@ class Application:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
+            if self._tracing is not None:
+                carried = Headers(scope=scope).get("traceparent", "")
+                if carried:
+                    self._tracing.continue_trace(carried)
             await self._gate(scope, receive, send)
 
     @asynccontextmanager

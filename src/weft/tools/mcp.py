@@ -332,7 +332,7 @@ class MCP:
                 again=tool.effect in ("pure", "idempotent"),
                 on_progress=self._progress(ctx),
             )
-            return _returned(result, self.label)
+            return _read_result(result, self.label)
 
         return msgspec.structs.replace(
             tool,
@@ -430,7 +430,7 @@ def _name_of(server: str, args: Sequence[str]) -> str:
 # --- results
 
 
-def _returned(result: "types.CallToolResult", server: str) -> object:
+def _read_result(result: "types.CallToolResult", server: str) -> object:
     """What a tool returned, as Weft has it: JSON, and media as parts."""
     texts: list[str] = []
     media: list[Part] = []

@@ -235,6 +235,7 @@ function plainOrigin(origin) {
 }
 
 export function named(origin, film) {
+  if (origin.source) return origin.source;
   const event = origin.kind === "event" && placeOf(film, origin.name);
   if (!event) return plainOrigin(origin);
   return `event ${event.index + 1}, ${event.author}`;
