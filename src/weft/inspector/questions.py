@@ -27,6 +27,7 @@ from weft.declare.visit import every_node, rebuild_program
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
+from weft.inspector.comparing import set_side_by_side
 from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
@@ -76,6 +77,7 @@ def compare(inspection: Inspection, variant: Variant) -> JsonObject:
     return {
         "now": inspection.film(),
         "then": other.film(),
+        "difference": set_side_by_side(inspection, other),
         "code": "\n".join(variant.code(agent, inspection.config) for agent in agents),
     }
 

@@ -24,6 +24,7 @@ from weft.declare.agent import every_agent
 from weft.errors import SessionBusy, SessionError, UsageError, WeftError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.answer import describe_answer, read_media
+from weft.inspector.comparing import Change, run_again, set_side_by_side
 from weft.inspector.diagnosis import diagnose, find_saving
 from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export_parts
 from weft.inspector.inspection import REHEARSED
@@ -85,6 +86,10 @@ class Talk(Protocol):
 
     async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
         """Make a session of what came before an event, and go on with other words or state."""
+        ...
+
+    async def rerun(self, key: str, change: Change) -> JsonObject:
+        """Run a session again with something changed, on recorded results; nothing is stored."""
         ...
 
 
@@ -157,6 +162,24 @@ class ServedSessions(StoredSessions):
         new = SessionKey(place.app_name, place.user_id, session.id)
         return {"key": key_text(new), "id": session.id}
 
+    async def rerun(self, key: str, change: Change) -> JsonObject:
+        """Run a session again with something changed, on recorded results; nothing is stored."""
+        place, inspection = self.key_of(key), await self.inspection(key)
+        # a run costs what a message costs
+        await self._served.require_room(place.app_name, place.user_id)
+        root, session, parted = await run_again(
+            inspection.root, inspection.session, change, config=inspection.config
+        )
+
+        def draw() -> JsonObject:
+            with inspection.lock:
+                other = inspection.anew(session, root=root)
+                difference = set_side_by_side(inspection, other)
+                films = {"now": inspection.film(), "then": other.film()}
+            return {**films, "difference": difference, "parted": parted}
+
+        return await asyncio.to_thread(draw)
+
 
 class ServedSources:
     """The sources of a server: one for each store and user, kept with what they rebuilt."""
@@ -210,6 +233,10 @@ class SeveralStores:
         """Go on from before an event, in a new session."""
         return await self._part(key).fork(key, event, text, state)
 
+    async def rerun(self, key: str, change: Change) -> JsonObject:
+        """Run a session again with something changed."""
+        return await self._part(key).rerun(key, change)
+
     def _part(self, key: str) -> ServedSessions:
         app = self._parts[0].key_of(key).app_name
         return next((part for part in self._parts if app in part.programs), self._parts[0])
@@ -247,7 +274,7 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         "what-if": lambda inspection, asked: questions.what_if(
             inspection, _count(asked, "step"), _variant(asked)
         ),
-        "compare": lambda inspection, asked: questions.compare(inspection, _variant(asked)),
+        "compare": _compare,
         "force": lambda inspection, asked: questions.force_in(
             inspection, _count(asked, "step"), _text(asked, "events").split(",")
         ),
@@ -259,7 +286,12 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         "test": _test,
         "saving": _saving,
     }
-    actions: dict[str, _Action] = {"say": _say, "answer": _answer, "fork": _fork}
+    actions: dict[str, _Action] = {
+        "say": _say,
+        "answer": _answer,
+        "fork": _fork,
+        "rerun": _rerun,
+    }
     asking = 0
 
     def is_busy() -> bool:
@@ -276,6 +308,8 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
             asking += 1
             try:
                 inspection = await asked.inspection(_text(request, "session"))
+                if answer is _compare and (other := request.query_params.get("other")):
+                    request.state.other = await asked.inspection(other)
                 # Rebuilding a long session takes a while, and other requests go on meanwhile.
                 # A saving is compiled step by step, and takes the lock itself.
                 ask = answer if answer is _saving else _ask_locked(answer)
@@ -376,6 +410,15 @@ def _ask_locked(answer: _Answer) -> _Answer:
     return ask
 
 
+def _compare(inspection: Inspection, request: Request) -> Json:
+    """The session next to another one, or next to itself under a variant."""
+    if not request.query_params.get("other"):
+        return questions.compare(inspection, _variant(request))
+    other: Inspection = request.state.other
+    difference = set_side_by_side(inspection, other)
+    return {"now": inspection.film(), "then": other.film(), "difference": difference, "code": ""}
+
+
 def _saving(inspection: Inspection, request: Request) -> Json:
     return find_saving(inspection)
 
@@ -473,6 +516,19 @@ async def _fork(talk: Talk, call: Call) -> Json:
         )
     key, event = _text(request, "session"), _count(request, "event")
     return await talk.fork(key, event, text, call.allowed_state(state))
+
+
+async def _rerun(talk: Talk, call: Call) -> Json:
+    body = await call.body(JsonObject)
+    fields = {name: body.get(name, "") for name in Change._fields}
+    words = {name: value for name, value in fields.items() if isinstance(value, str)}
+    if len(words) < len(fields) or not (words["instruction"] or words["policy"] or words["model"]):
+        raise UsageError(
+            "nothing is changed",
+            where="rerun",
+            hint='send {"instruction": "...", "agent": "..."}, a "policy" or a "model"',
+        )
+    return await talk.rerun(_text(call.request, "session"), Change(**words))
 
 
 async def _growth(

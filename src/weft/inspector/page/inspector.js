@@ -7,13 +7,13 @@ import {
 import { Diagnosis } from "./answer.js";
 import { Film } from "./film.js";
 import { Request, light } from "./request.js";
-import { Bisect, Cache, DeadWeight, Graph, LeftOut, Receipt, Trust, WhatIf } from "./views.js";
+import { Bisect, Cache, Compare, DeadWeight, Graph, LeftOut, Receipt, Trust, WhatIf } from "./views.js";
 import { Chat, Events, Question, addressOf, follow } from "./talk.js";
 
 const TABS = [
   ["request", "Request", Request], ["left", "Left out", LeftOut], ["cache", "Cache", Cache], ["whatif", "What if", WhatIf], ["bisect", "Bisect", Bisect],
   ["weight", "Dead weight", DeadWeight], ["graph", "Graph", Graph], ["trust", "Trust", Trust], ["events", "Events", Events], ["chat", "Chat", Chat],
-  ["receipt", "Receipt", Receipt],
+  ["receipt", "Receipt", Receipt], ["compare", "Compare", Compare],
 ];
 const KEYS = [
   ["← →", "the step before, the next"], ["Shift ← →", "ten steps"], ["Home End", "the first step, the last"], ["1 … 9, 0", "the views, from Request to Chat"],
