@@ -36,11 +36,12 @@ from weft.server.access import (
     Limits,
     StartToken,
     Tokens,
+    headers_of,
     inner_path,
 )
 from weft.server.adk_page import page_routes
 from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, describe, respond
-from weft.server.inspect import ServedSources, inspector_routes
+from weft.server.inspect import ServedSources, inspector_routes, token_page
 from weft.server.openai_answers import shape_problem
 from weft.server.openai_sessions import recall_extension
 from weft.server.problems import Problem
@@ -344,8 +345,11 @@ class _AsgiEndpoint:
 
 def _shape_refusal(scope: Scope, problem: Problem) -> Response:
     """What the gate refuses, as the clients of that path read it."""
-    is_openai = inner_path(scope).startswith("/v1/")
-    return shape_problem(problem) if is_openai else problem.response()
+    path = inner_path(scope)
+    is_browser = b"text/html" in headers_of(scope).get(b"accept", b"")
+    if problem.status == 401 and path in ("", "/") and is_browser:
+        return token_page()
+    return shape_problem(problem) if path.startswith("/v1/") else problem.response()
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
