@@ -263,7 +263,8 @@ class Compilation:
     ) -> None:
         """Refuse a request that still holds something that its policy redacts."""
         if self.policy.protections:
-            require_protected(prompt, wire, self.policy, lowered, self.prompt)
+            notes = self.woven.notes
+            require_protected(prompt, wire, self.policy, lowered, self.prompt, notes)
 
     def require_cleared(self, wire: JsonObject, lowered: Lowered | None = None) -> None:
         """Refuse a request that still holds something that the model may not see."""

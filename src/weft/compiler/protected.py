@@ -24,6 +24,7 @@ from weft.ir import (
     CodeResultBlock,
     Item,
     MediaBlock,
+    Note,
     OpaqueBlock,
     Prompt,
     ResultBlock,
@@ -48,10 +49,12 @@ def require_protected(
     policy: Policy,
     lowered: Lowered | None = None,
     made: Prompt | None = None,
+    notes: Iterable[Note] = (),
 ) -> None:
     """Refuse a request that still holds something the policy takes out.
 
-    `made` is the prompt as passes left it, where somebody has changed it since.
+    `made` is the prompt as passes left it, where somebody has changed it since, and `notes` what
+    they noted.
 
     `lowered` is the request as it was spelled, where nobody has changed it since: then only the
     turns that are new in it are looked at.
@@ -63,7 +66,7 @@ def require_protected(
 
     for step in policy.protections:
         if isinstance(step, Hide):
-            _require_hidden(prompt, wire, made if made is not None else prompt)
+            _require_hidden(prompt, wire, made if made is not None else prompt, notes)
         if not isinstance(step, Redact):
             continue
         what = resolve_targets(step.kinds, step.patterns, step.fields)
@@ -80,7 +83,7 @@ _SHORT = 16
 """A hidden text with fewer letters may stand in a request by chance."""
 
 
-def _require_hidden(prompt: Prompt, wire: JsonObject, made: Prompt) -> None:
+def _require_hidden(prompt: Prompt, wire: JsonObject, made: Prompt, notes: Iterable[Note]) -> None:
     """Refuse a request that holds untrusted text: by its label, and by its letters on the wire."""
     from weft.passes.hide import hidden_values, is_hidden
 
@@ -89,7 +92,7 @@ def _require_hidden(prompt: Prompt, wire: JsonObject, made: Prompt) -> None:
             raise _leaked(str(block.origin), prompt.agent)
     sent = json.dumps(wire, ensure_ascii=False)
     told = "\n".join(_words_of(block) for block in made.blocks)
-    for text in hidden_values(made):
+    for text in hidden_values((*notes, *made.notes)):
         # what the user or the author says as well is no news
         if len(text) < _SHORT or text in told:
             continue

@@ -222,7 +222,7 @@ def _check_flow(tool: Tool) -> None:
     required: dict[str, tuple[str, ...]] = {}
     for argument, sources in cast("Mapping[str, Sequence[str]]", given).items():
         if argument not in known:
-            near = find_near(str(argument), known)
+            near = find_near(str(argument), known, cutoff=0.6)
             raise DeclarationError(
                 f"requires names `{argument}`, and {tool.name} takes no such argument",
                 where=f"{where}.requires",

@@ -5,7 +5,7 @@ handle on, as an argument or in its answer, and asks a reader what the text says
 stands for is found in the log: it is made of the event, the part and the place of the text.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -337,9 +337,9 @@ def hidden_in_state(state: Mapping[str, Json], log: Strand[Event]) -> dict[str, 
     return found
 
 
-def hidden_values(prompt: Prompt) -> Iterator[str]:
-    """The texts for which handles stand in a request."""
-    for note in prompt.notes:
+def hidden_values(notes: Iterable[Note]) -> Iterator[str]:
+    """The texts for which handles stand in a request, by what its passes noted."""
+    for note in notes:
         if note.step != _STEP:
             continue
         for block in note.before.blocks:

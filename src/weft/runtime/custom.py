@@ -205,6 +205,10 @@ class CustomRun:
         state = self._invocation.forks.state_before(self._upto, self._place)
         return _ReadState(state, self._reads)
 
+    def note_read(self, name: str) -> None:
+        """Note that the code was shown an artifact, the memory or the session."""
+        self._reads.add(name)
+
     def user_text(self) -> str:
         """What the user said."""
         return self._invocation.log.user_text(self._place)
