@@ -12,7 +12,7 @@ An event without one is the author's or the user's, except for results: nobody v
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 
 import msgspec
 
@@ -194,6 +194,13 @@ def flow_in(metadata: JsonObject | None) -> FlowNote | None:
         return msgspec.convert(stored, FlowNote)
     except msgspec.ValidationError:
         return FlowNote(taint=("unreadable",))
+
+
+def mark_imported(metadata: JsonObject | None) -> JsonObject:
+    """The metadata of an event from outside: whatever label it claims, nobody vouches for it."""
+    marked = FlowNote(taint=("imported",)).onto(metadata)
+    assert marked is not None
+    return marked
 
 
 def flow_of(event: "Event") -> FlowNote:
@@ -381,7 +388,7 @@ def trust_in(note: FlowNote, tool: str) -> Declared:
 class _Stored(dict[str, Trust]):
     """The fields of a stored result: one that is not named was trusted."""
 
-    def get(self, key: str, default: object = None) -> Trust:  # type: ignore[override]
+    def get(self, key: str, default: object = None) -> Trust:
         return super().get(key) or "trusted"
 
 
@@ -394,7 +401,7 @@ class KeyLabels(msgspec.Struct, frozen=True):
     last: Mapping[str, TrustLabel] = {}
     all: TrustLabel = TRUSTED
 
-    def after(self, events: "Sequence[Event]", /) -> "KeyLabels":
+    def after(self, events: "Sequence[Event]", /) -> Self:
         """The same once these events follow."""
         from weft.session.event import written_by
 
