@@ -312,24 +312,25 @@ class CallbackContext(WithDeps[DepsT]):
     @property
     def session(self) -> Session:
         """The session as it is now, to read."""
+        self.state.reads.add("session")
         return self._running().session
 
     @property
     def user_id(self) -> str:
         """Whose session it is."""
-        return self.session.user_id
+        return self._running().session.user_id
 
     @property
     def app_name(self) -> str:
         """Which app it belongs to."""
-        return self.session.app_name
+        return self._running().session.app_name
 
     @property
     def user_content(self) -> Content | None:
         """What the user said to start this invocation."""
         content: Content | None = None
         # from the end up to another invocation: the log may be long
-        for event in reversed(self.session.events):
+        for event in reversed(self._running().session.events):
             if event.invocation_id != self.invocation_id:
                 if content is not None:
                     break
@@ -352,6 +353,7 @@ class CallbackContext(WithDeps[DepsT]):
 
     async def load_artifact(self, name: str, version: int | None = None) -> Part | None:
         """A version of an artifact, the newest by default; None if there is none."""
+        self.state.reads.add(f"artifact:{name}")
         return await self._running().load_artifact(name, version)
 
     async def list_artifacts(self) -> list[str]:
@@ -360,12 +362,14 @@ class CallbackContext(WithDeps[DepsT]):
 
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions that may answer the query."""
+        self.state.reads.add("memory")
         return await self._running().search_memory(query)
 
     async def find_memories(
         self, query: str, *, top_k: int | None = None
     ) -> Sequence[Recollection]:
         """As `search_memory`, with the author, the session and the time of each."""
+        self.state.reads.add("memory")
         return await self._running().find_memories(query, top_k=top_k)
 
     async def remember(self, text: str) -> str:
