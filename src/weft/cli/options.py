@@ -318,6 +318,7 @@ class CommandOptions:
         ),
     ] = 600.0
     mcp: Annotated[bool, Option("--mcp", help="Answer MCP clients at /mcp.")] = False
+    a2a: Annotated[bool, Option("--a2a", help="Answer other agents at /a2a/APP.")] = False
     metrics_port: Annotated[
         int | None,
         Option(
