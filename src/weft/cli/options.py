@@ -325,6 +325,7 @@ class CommandOptions:
         ),
     ] = False
     mcp: Annotated[bool, Option("--mcp", help="Answer MCP clients at /mcp.")] = False
+    a2a: Annotated[bool, Option("--a2a", help="Answer other agents at /a2a/APP.")] = False
     metrics_port: Annotated[
         int | None,
         Option(

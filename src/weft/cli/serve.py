@@ -166,6 +166,7 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
         limits=limits,
         quotas=_quotas(options),
         mcp=options.mcp,
+        a2a=options.a2a,
     )
 
 

@@ -86,6 +86,7 @@ class Application:
         quotas: Quotas | None = None,
         source: Callable[[Request], SessionSource] | None = None,
         mcp: bool = False,
+        a2a: bool = False,
     ) -> None:
         self.served = ServedApps(
             runners,
@@ -108,6 +109,7 @@ class Application:
         self._mcp = _open_mcp(self.served) if mcp else None
         tracing = (runner.tracing for runner in runners)
         self._tracing = next((one for one in tracing if one is not None), None)
+        self._a2a = _open_a2a(self.served) if a2a else []
         self._while_serving = AsyncExitStack()
         self._inner = _Routes(self._routes(), default=_not_found)
         self._gate = Gatekeeper(
@@ -173,7 +175,7 @@ class Application:
         if self._mcp is not None:
             endpoint = _AsgiEndpoint(self._mcp)
             routes.append(Route("/mcp", endpoint, methods=["GET", "POST", "DELETE"]))
-        return [*routes, *page_routes(), *inspector_routes(self.served, self._source)]
+        return [*routes, *self._a2a, *page_routes(), *inspector_routes(self.served, self._source)]
 
     def _count(self, scope: Scope, status: int) -> None:
         route = scope.get("route")
@@ -208,6 +210,7 @@ def app(
     grace: float = 10.0,
     turns: Turns | None = None,
     mcp: bool = False,
+    a2a: bool = False,
 ) -> Application:
     """An ASGI application that serves agents, flows and runners.
 
@@ -217,7 +220,7 @@ def app(
     are looked for at the start; 0 for none. `grace` is how long runs may go on when it stops.
     `quotas` say how much each user and each app may have of it; `limits` what it takes at all.
     With `turns`, a queue, it runs nothing itself: it puts turns there, and workers run them.
-    With `mcp`, MCP clients are answered at `/mcp`.
+    With `mcp`, MCP clients are answered at `/mcp`; with `a2a`, other agents at `/a2a/APP`.
     """
     if not served:
         raise UsageError("there is nothing to serve", where="app", hint="pass an agent: app(agent)")
@@ -252,6 +255,7 @@ def app(
         turns=turns,
         quotas=quotas,
         mcp=mcp,
+        a2a=a2a,
     )
 
 
@@ -263,6 +267,16 @@ def _open_mcp(served: ServedApps) -> "McpEndpoint":
     from weft.server.mcp import McpEndpoint, McpService  # it loads the SDK
 
     return McpEndpoint(McpService(served))
+
+
+def _open_a2a(served: ServedApps) -> list[Route]:
+    if importlib.util.find_spec("a2a") is None:
+        raise UsageError(
+            "the A2A SDK is not installed", where="a2a", hint="pip install 'weft[a2a]'"
+        )
+    from weft.server.a2a import a2a_routes  # it loads the SDK
+
+    return a2a_routes(served)
 
 
 _DEEPEST = 12
