@@ -400,6 +400,20 @@ Use instead:  nothing to do for logs of another program; call a tool of your own
 """,
     ),
     Code(
+        "WEFT612",
+        _W,
+        "untrusted text decided on a call",
+        """A consequential call was asked about, refused or made though untrusted text had influence
+on it, or nobody vouches for one of its arguments. The path says how the text came there.
+
+Why it matters: who wrote the text may have ordered the call, not the user.
+
+Flagged:      read_file -> bot -> send_money.recipient
+Use instead:  requires={"recipient": ["user", "ledger.iban"]} names who may vouch for it,
+              .sees(C.default().hide()) keeps the text from the agent, a gate or a step endorses it.
+""",
+    ),
+    Code(
         "WEFT701",
         _W,
         "schema keyword lost",

@@ -48,6 +48,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.block import FOLDED, RECALL
+from weft.ir.prompt import label_of_items
 from weft.late import late_pattern
 from weft.passes.env import Env, is_spoken
 from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall, offer_recall
@@ -548,6 +549,11 @@ class _Folds:
             f" at each later request; reading them had cost {rent:,.0f}"
         )
         note = _note_item(text, steps[0].item, [step.item for step in gone] or [self._front[-1]])
+        if self._front:  # a note that is merged says what those before it said
+            notes = label_of_items((note, *self._front[self._opened :]))
+            (block,) = note.blocks
+            labelled = msgspec.structs.replace(block, label=notes)
+            note = msgspec.structs.replace(note, blocks=(labelled,))
         gone_steps = frozenset(step.place for step in gone)
         declared = self._is_declared(env)
         return _Fold(gone_steps, note, tokens, names, reason, declared, merges)
@@ -696,6 +702,7 @@ def _note_item(text: str, first: Item, gone: Sequence[Item]) -> Item:
         origin=FOLDED,
         text=text,
         handle=f"#{gone[0].position}",
+        label=label_of_items(gone),
     )
     return Item(
         kind="summary",
