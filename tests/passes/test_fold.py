@@ -477,7 +477,7 @@ def test_a_budget_is_kept_by_folds_in_batches(name: str) -> None:
 def test_a_fold_leaves_no_thought_after_it_that_is_bound_to_what_was_before() -> None:
     chance = random.Random(8)
     events = [user("Go", inv="i0", id="u", timestamp=0.0)]
-    for step in range(50):
+    for step in range(90):
         thought = Part(text="hm", thought=True, thought_signature="c2ln")
         parts = (thought, call_part("read", {"path": f"f{step}.py"}, id=f"c{step}"))
         made = {"weft": {"provider": "anthropic", "model": "claude-opus-5-5"}}
@@ -500,6 +500,44 @@ def test_a_fold_leaves_no_thought_after_it_that_is_bound_to_what_was_before() ->
     compiled = last_of(C.default().fold(), done, "claude-opus-5-5")
     assert notes_in(compiled)
     assert "thinking" not in str(compiled.wire["messages"])
+
+
+def test_a_file_that_was_read_stays_longer_unless_it_was_changed() -> None:
+    shown = "\n".join(f"{n:5}\t{' '.join(WORDS)}" for n in range(1, 60))
+    prose = "\n".join(" ".join(WORDS) for _ in range(60))
+    head = "Be brief. " * 12_000  # what is read with each recall counts for its price
+    agent = Agent("bot", model="gpt-5", tools=[read, ask_back], instruction=head)
+    agent = agent.sees(C.default().fold())
+
+    def seen(name: str) -> int:
+        """In how many requests the files could be read, if the file of that name is changed."""
+        events = [user("Go", id="u")]
+        for step in range(60):
+            args: JsonObject = {"path": f"src/notes_{step}.txt"}
+            text = prose
+            if step % 3 == 1:
+                args, text = {"path": f"src/part_{step}.py"}, shown
+            elif step % 3 == 2:
+                args = {"path": f"src/{name}_{step - 1}.py", "old_str": "wind", "new_str": "gale"}
+            events.append(calls("bot", "read", args, f"c{step}"))
+            events.append(returns("bot", "read", {"result": text}, f"c{step}"))
+        total = 0
+        for _, compiled in requests(Scene(agent, events)):
+            total += sum(shown in str(block) for block in results_in(compiled))
+        assert notes_in(compiled)
+        return total
+
+    assert seen("other") > 1.3 * seen("part")
+
+
+def results_in(compiled: Compilation) -> list[object]:
+    """The results in a request."""
+    return [
+        block.response["result"]
+        for item in compiled.prompt.items
+        for block in item.blocks
+        if isinstance(block, ResultBlock)
+    ]
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.5, "4"])
