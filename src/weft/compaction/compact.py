@@ -346,6 +346,7 @@ class _Work:
             history,
             earlier.edit,
             earlier.length,
+            hides=self.policy.facts.makes_handles,
         )
         self.record = _records.keep(
             (self.chains[-1], self._policy_key),
