@@ -42,9 +42,10 @@ from weft.compaction.splicing import (
     split_object,
 )
 from weft.compiler import Compilation, compile_request
-from weft.compiler.costs import Rates, announced, load_of, rates_for
+from weft.compiler.costs import Load, Rates, announced, load_of, rates_for
 from weft.compiler.parts import media_block
 from weft.compiler.plan import NamedModel
+from weft.compiler.receipt import Expectation
 from weft.compiler.tools import recall_tool, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent, C, RunConfig, Tool
@@ -88,10 +89,14 @@ def compact(
     """
     chosen = C.auto() if policy is None else policy
     require_stateless(chosen, where="weft.compact")
-    body = read_body(request, dialect)
+    return compact_body(read_body(request, dialect), chosen, model=model)
+
+
+def compact_body(body: RequestBody, policy: Policy, *, model: str = "") -> "Compacted":
+    """As `compact`, for a request whose messages are known one by one."""
     named = body.wire.get("model")
     name = named if isinstance(named, str) and named else model
-    return Compacted(_Work(body, chosen, name))
+    return Compacted(_Work(body, policy, name))
 
 
 class LeftOut(NamedTuple):
@@ -146,6 +151,20 @@ class Compacted:
     def cost_before(self) -> float:
         """What it would have cost as it came."""
         return self._work.cost_of(self._work.tokens_before, self._work.shared_before)
+
+    @cached_property
+    def expected(self) -> Expectation:
+        """What the request is expected to cost, to hold its bill against."""
+        return Expectation(
+            self._work.model, self._work.load_of(self._work.tokens, self._work.shared)
+        )
+
+    @cached_property
+    def expected_before(self) -> Expectation:
+        """The same of the request as it came."""
+        return Expectation(
+            self._work.model, self._work.load_of(self._work.tokens_before, self._work.shared_before)
+        )
 
     @cached_property
     def left_out(self) -> tuple[LeftOut, ...]:
@@ -604,13 +623,17 @@ class _Work:
 
     def cost_of(self, tokens: int, shared: int) -> float:
         """What a request costs, by what is read again of it."""
-        cache = facts_for(self.model).cache
         rates: Rates = rates_for(self.model, tokens=tokens)
+        return rates.cost(self.load_of(tokens, shared))
+
+    def load_of(self, tokens: int, shared: int) -> Load:
+        """The tokens of a request by kind, by what is read again of it."""
+        cache = facts_for(self.model).cache
         asked = self.body.is_list or not cache.breakpoints or self._is_marked
         # providers read whole strides again: half of one is lost on average, wherever they begin
         even = cache._replace(stride=1)
         kept = max(cache.minimum, shared - cache.stride // 2) if shared >= cache.minimum else 0
-        return rates.cost(load_of(tokens, kept if asked else 0, even, asked=asked))
+        return load_of(tokens, kept if asked else 0, even, asked=asked)
 
     @cached_property
     def _is_marked(self) -> bool:

@@ -333,7 +333,7 @@ def _make_plan(
         declared = unite_labels((*declared, *labels))
     policy = _guarded(policy_of(agent, config), declared, agent.cleared)
     own_untrusted = {tool.name for tool in agent.tools if tool.untrusted}
-    policy = _fenced(policy, untrusted | own_untrusted)
+    policy = _fence_untrusted(policy, untrusted | own_untrusted)
     words, facts, limit = str(policy), policy.facts, agent.token_budget
     # the run's model first, then the agent's, then those above it
     written = _written(path, config)
@@ -406,7 +406,7 @@ def _guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]
     return replace(policy, protections=(*hidden, *others))
 
 
-def _fenced(policy: Policy, untrusted: AbstractSet[str]) -> Policy:
+def _fence_untrusted(policy: Policy, untrusted: AbstractSet[str]) -> Policy:
     """The policy with a fence around the results of tools that nobody vouches for."""
     if not untrusted:
         return policy

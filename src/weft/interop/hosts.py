@@ -146,7 +146,7 @@ class Host(NamedTuple):
 # --- a host's messages as those of a chat
 
 
-class Call(NamedTuple):
+class HostCall(NamedTuple):
     """A call that the model made."""
 
     id: str
@@ -159,7 +159,7 @@ def spell_user(text: str, role: str = "user") -> JsonObject:
     return {"role": role, "content": text}
 
 
-def spell_answer(text: str, calls: Sequence[Call]) -> JsonObject:
+def spell_answer(text: str, calls: Sequence[HostCall]) -> JsonObject:
     """What the model says and calls."""
     message: JsonObject = {"role": "assistant", "content": text or None}
     if calls:
