@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.content import Part
-from weft.dialects.wire import object_in
+from weft.dialects.wire import object_in, text_at
 from weft.errors import LostContent
 from weft.recordings.recording import Aside, Recording, is_base64
 from weft.values import Json, JsonObject
@@ -235,6 +235,7 @@ _ENVELOPES = ("request", "response", "body", "string", "stream", "input", "outpu
 """Fields of recorders that may hold JSON, or a stream of it, as text."""
 
 _CALLS = (
+    "tool_call",
     "tool_calls",
     "toolCalls",
     "toolRequests",
@@ -366,7 +367,8 @@ def _name_inside(value: JsonObject) -> str:
 
 def _own_id(value: JsonObject, field: str) -> str:
     """The id of a result that stands in a field of its own: it is that of its call."""
-    return _first(value, ("id",)) if field in _BARE_RESULTS else ""
+    owns = field in _BARE_RESULTS or value.get("type") == "tool_call_response"
+    return _first(value, ("id",)) if owns else ""
 
 
 def _is_call(value: JsonObject, field: str) -> bool:
@@ -377,6 +379,8 @@ def _is_call(value: JsonObject, field: str) -> bool:
         return named
     kind = value.get("type")
     if value.get("part_kind") in ("tool-call", "builtin-tool-call"):
+        return True
+    if kind is None and value.keys() >= {"id", "name", "arguments"}:
         return True
     if not isinstance(kind, str) or not _first(value, _IDS):
         return False
@@ -406,8 +410,10 @@ def _is_result(value: JsonObject, field: str) -> bool:
     if part_kind is not None:
         asked = part_kind == "retry-prompt" and bool(value.get("tool_name"))
         return asked or part_kind in ("tool-return", "builtin-tool-return")
-    if isinstance(kind, str) and kind.endswith(("tool_result", "_call_output")):
+    if isinstance(kind, str) and kind.endswith(("tool_result", "_call_output", "call_response")):
         return True
+    if kind == "function_result":
+        return "call_id" in value
     if kind in ("tool-result", "tool-error") or "success" in value:
         return "toolCallId" in value
     content = value.get("content")
@@ -418,7 +424,7 @@ def _is_result(value: JsonObject, field: str) -> bool:
         return False  # the results are inside
     if value.get("role") == "function":
         return "name" in value
-    return "tool_call_id" in value and "content" in value
+    return ("tool_call_id" in value or "call_id" in value) and "content" in value
 
 
 def _speaks(value: JsonObject) -> bool:
@@ -428,10 +434,27 @@ def _speaks(value: JsonObject) -> bool:
     # some programs keep what is said about a message apart from its parts
     if "parts" in value and object_in(value.get("info")).get("role") in _ROLES:
         return True
-    if value.get("role") in _ROLES:
+    role = value.get("role")
+    if (text_at(role, "value") if isinstance(role, dict) else role) in _ROLES:
+        return True
+    if _is_step(value):
         return True
     # a transcript's own notes have such types too, and ids of their own
     return value.get("type") in _LANGCHAIN and "uuid" not in value and "content" in _inner(value)
+
+
+def _is_step(value: JsonObject) -> bool:
+    """Whether an object is a step of a run, as agents' programs keep it without a role."""
+    kind, source = value.get("type"), value.get("source")
+    if "toolRequests" in value or "apiCallId" in value:
+        return True
+    if kind == "gemini" or (kind == "user" and "content" in value and "uuid" not in value):
+        return True
+    if isinstance(kind, str) and kind.endswith(("Message", "Event")) and isinstance(source, str):
+        return "content" in value
+    if "action" in value or isinstance(value.get("observation"), str):
+        return False
+    return source in ("user", "agent", "system") and "message" in value
 
 
 def _texts_of(message: JsonObject) -> Iterator[str]:

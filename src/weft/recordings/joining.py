@@ -27,16 +27,19 @@ from weft.session import Event, Session
 from weft.values import Json
 
 
-def join_calls(recordings: Iterable[Recording], *, of_files: bool = False) -> list[Recording]:
+def join_calls(
+    recordings: Iterable[Recording], *, of_files: bool = False, in_order: bool = False
+) -> list[Recording]:
     """The recordings of one file, its calls joined; other recordings do not change.
 
     Of a call only what is new in it is kept: a log repeats each word in every later line. If each
-    is of a file of its own, they are a log only where one of them goes on with another.
+    is of a file of its own, they are a log only where one of them goes on with another. Those that
+    are `in_order` of time are taken one by one as they come.
     """
     log = _CallLog()
     # each conversation is in the place of its first call
     places: list[Recording | _Conversation] = []
-    for one in _in_time(recordings):
+    for one in recordings if in_order else _in_time(recordings):
         conversation = log.take(one) if one.call is not None else one
         if conversation is not None:
             places.append(conversation)

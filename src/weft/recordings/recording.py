@@ -321,6 +321,10 @@ class Transcript:
         """The name of the tool that was called under this id."""
         return self._names.get(call_id or "", "")
 
+    def has_call(self, call_id: str) -> bool:
+        """Whether a call was made under this id."""
+        return call_id in self._names
+
     @property
     def is_waiting(self) -> bool:
         """Whether the user side spoke last."""
