@@ -69,6 +69,20 @@ def require_tools_called(
     return _require_none(missing, recordings, where=where, lenient=lenient)
 
 
+def count_parts(recording: Recording) -> dict[str, int]:
+    """How much of each kind a recording holds, which is what its file holds, but for asides."""
+    counts = dict.fromkeys(("messages", "calls", "results", "media"), 0)
+    for event in recording.session.events:
+        content = event.content
+        counts["messages"] += content is not None
+        counts["calls"] += len(event.calls)
+        counts["results"] += len(event.results)
+        for part in (content.parts or ()) if content is not None else ():
+            shown = part.function_response.parts if part.function_response is not None else ()
+            counts["media"] += (part.kind == "media") + len(shown or ())
+    return counts
+
+
 def find_names(recordings: Iterable[Recording], names: Collection[str]) -> set[str]:
     """The names among some that were called, or that an answer says: code may call a tool."""
     found: set[str] = set()

@@ -153,6 +153,7 @@ def read_file(
     """
     require_format(format)
     label = name or path.name
+    data = b""
     try:
         with path.open("rb") as file:
             start = file.read(len(SQLITE))
@@ -658,7 +659,14 @@ _TIMES = (
 )
 """What recorders call the beginning of a call, its first token and its end."""
 
+_MOMENTS = (
+    "timestamp", "time", "created_at", "createdAt", "startTime", "start_time", "started",
+    "request_created_at", "start_timestamp",
+)  # fmt: skip
+"""What recorders call the time of a call."""
+
 _ENVELOPE = (
+    *_MOMENTS,
     "id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks", "status",
     "status_code", "error", "latency_ms", "duration_ms", *(key for keys in _TIMES for key in keys),
 )  # fmt: skip
@@ -751,13 +759,7 @@ def _model_in(raw: JsonObject) -> str:
 def _time_in(raw: JsonObject) -> float:
     """When a call was made, where its recorder or its answer says so; else 0."""
     answer = object_in(unwrap_answer(raw.get("response")))
-    times = (
-        raw.get(name)
-        for name in (
-            "timestamp", "time", "created_at", "createdAt", "startTime", "start_time",
-            "started", "request_created_at", "start_timestamp",
-        )
-    )  # fmt: skip
+    times = (raw.get(name) for name in _MOMENTS)
     moments = map(seconds, (*times, answer.get("created"), answer.get("created_at")))
     return next((time for time in moments if time), 0.0)
 

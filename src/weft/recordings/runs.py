@@ -470,7 +470,7 @@ def _with_facts(
     latest = 0.0
     for at, event in enumerate(events):
         if event.content is not None and event.content.role == "model":
-            fact = next(listed, {})
+            fact = next(listed, _NOTHING)
             time = seconds(fact.get("time")) or 0.0
             time = time / 1000 if time > _MILLISECONDS else time
             name = fact.get("model")
@@ -488,6 +488,8 @@ def _with_facts(
     session = with_events(recording.session, events)
     return recording._replace(session=session, model=model or recording.model)
 
+
+_NOTHING: Mapping[str, Json] = {}
 
 _MILLISECONDS = 1e11
 _DATED = 1e8

@@ -109,7 +109,7 @@ def _read_span(raw: JsonObject) -> Span:
     code = str(object_in(status).get("code", "")).upper()
     if code in ("2", "ERROR", "STATUS_CODE_ERROR"):
         failure = object_in(status).get("message") or "error"
-    events = [
+    events: list[JsonObject] = [
         {**one, "attributes": _attributes(one.get("attributes"))}
         for one in objects_in(raw.get("events"))
     ]
@@ -454,7 +454,8 @@ def _gen_ai_row(span: Span) -> JsonObject:
     system = parse_value(attributes.get("gen_ai.system_instructions"))
     if isinstance(system, list):
         texts = [text_at(one, "content") for one in objects_in(system)]
-        messages = [{"role": "system", "content": "\n\n".join(texts)}, *messages]
+        told: JsonObject = {"role": "system", "content": "\n\n".join(texts)}
+        messages = [told, *messages]
     if not messages:
         messages = [*map(_traceloop_message, _numbered(attributes, "gen_ai.prompt.", ""))]
         answers = [*map(_traceloop_message, _numbered(attributes, "gen_ai.completion.", ""))]
