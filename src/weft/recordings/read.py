@@ -666,9 +666,9 @@ _MOMENTS = (
 """What recorders call the time of a call."""
 
 _ENVELOPE = (
-    *_MOMENTS,
-    "id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks", "status",
-    "status_code", "error", "latency_ms", "duration_ms", *(key for keys in _TIMES for key in keys),
+    "id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks", "path",
+    "status", "status_code", "error", "latency_ms", "duration_ms", *_MOMENTS,
+    *(key for keys in _TIMES for key in keys),
 )  # fmt: skip
 """What recorders write around a request, and is read."""
 
