@@ -57,6 +57,26 @@ def copilot(talk: list[Said]) -> list[Json]:
     return rows
 
 
+def pi(talk: list[Said]) -> list[Json]:
+    rows: list[Json] = [{"type": "session", "version": 3, "id": "s", "cwd": "x", "timestamp": TIME}]
+    for at, one in enumerate(talk):
+        text = {"type": "text", "text": one.text}
+        message: JsonObject = {"role": "user", "content": [text]}
+        if one.who == "call":
+            used = {"type": "toolCall", "id": one.id, "name": "look", "arguments": {"q": one.text}}
+            message = {"role": "assistant", "content": [used], "model": MODEL}
+        elif one.who == "result":
+            message = {"role": "toolResult", "toolCallId": one.id, "toolName": "look",
+                       "content": [text], "isError": False}  # fmt: skip
+        elif one.who != "user":
+            message = {"role": "assistant", "content": [text], "model": MODEL}
+        rows.append({"type": "message", "id": f"m{at}", "parentId": f"m{at - 1}" if at else None,
+                     "timestamp": TIME, "message": message})  # fmt: skip
+    left = {"role": "user", "content": [{"type": "text", "text": "a branch that was left"}]}
+    rows.insert(2, {"type": "message", "id": "x", "parentId": "m0", "message": left})
+    return rows
+
+
 def atif(talk: list[Said]) -> JsonObject:
     steps: list[Json] = []
     for at, one in enumerate(talk):
@@ -79,7 +99,8 @@ def swe_agent(talk: list[Said]) -> JsonObject:
     ]
     for one in history:
         one.pop("tool_call_id", None)
-    return {"trajectory": [{"action": "x", "observation": "y"}], "history": history, "info": {}}
+    steps = [{"action": "x", "observation": "y", "response": "z"}]
+    return {"trajectory": steps, "history": history, "info": {}}
 
 
 def openhands(talk: list[Said]) -> JsonObject:
@@ -292,5 +313,6 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "openai-agents trace": openai_agents_trace,
     "openhands": openhands,
     "openinference": openinference,
+    "pi": pi,
     "swe-agent": swe_agent,
 }

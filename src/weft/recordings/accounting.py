@@ -398,7 +398,14 @@ def _is_call(value: JsonObject, field: str) -> bool:
         return True
     if not isinstance(kind, str) or not _first(value, _IDS):
         return False
-    if kind in ("tool_use", "server_tool_use", "mcp_tool_use", "tool-call", "dynamic-tool"):
+    if kind in (
+        "tool_use",
+        "toolCall",
+        "server_tool_use",
+        "mcp_tool_use",
+        "tool-call",
+        "dynamic-tool",
+    ):
         return named
     if kind == "tool":
         return "callID" in value
@@ -436,8 +443,8 @@ def _is_result(value: JsonObject, field: str) -> bool:
         for one in content
     ):
         return False  # the results are inside
-    if value.get("role") == "function":
-        return "name" in value
+    if value.get("role") in ("function", "toolResult"):
+        return "name" in value or "toolCallId" in value
     return ("tool_call_id" in value or "call_id" in value) and "content" in value
 
 
@@ -496,6 +503,8 @@ def _words(value: Json, field: str = "") -> Iterator[str]:
     elif isinstance(value, dict) and _medium(value, field) is None:
         # a call that is shown to people says there what it does
         notes = {*_NOTES, "description"} if "displayName" in value else _NOTES
+        if "message_type" in value:  # what a step says, taken apart
+            notes = {*notes, "action", "thought"}
         for key, one in value.items():
             if key not in _SKIPPED and key not in notes:
                 yield from _words(one, key)
@@ -511,7 +520,7 @@ _NOTES = frozenset(
     ("response_metadata", "additional_kwargs", "usage", "usage_metadata", "providerMetadata",
      "callProviderMetadata", "provider_details", "artifact", "title", "logprobs", "error",
      "retry_message", "info", "extra", "reasoning_details",
-     "intentionSummary", "toolTelemetry", "detailedContent")
+     "intentionSummary", "toolTelemetry", "detailedContent", "details", "partialArgs", "intent")
 )  # fmt: skip
 """Fields about a message that no model is sent."""
 

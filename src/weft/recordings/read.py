@@ -77,9 +77,11 @@ from weft.recordings.runs import (
     is_agent_framework,
     is_autogen,
     is_copilot,
+    is_pi,
     read_agent_framework,
     read_autogen,
     read_copilot,
+    read_pi,
 )
 from weft.recordings.spans import FLAVOURS, expand_span, is_spans, list_spans, row_of_span
 from weft.recordings.traces import (
@@ -420,8 +422,7 @@ class _Values:
                     if number == len(rows) and torn is not None:
                         errors.append(torn)
 
-        yield from self._join(read_rows())
-        raise_first(errors)
+        yield from self._require_some(self._join(read_rows()), errors)
 
     def stream(self, log: _LogFile) -> Iterator[Recording]:
         """The recordings of a log, line by line; what its lines share is kept once."""
@@ -441,8 +442,8 @@ class _Values:
                     (torn if is_last and broken else errors).append(error)
 
         joined = [*self._join(read_rows(), in_order=True)]
-        yield from _with(joined, _torn_line(torn[0] if torn else None))
-        raise_first(errors)
+        whole = _with(joined, _torn_line(torn[0] if torn else None))
+        yield from self._require_some(whole, errors)
 
     def _conversation(self, rows: Sequence[TranscriptLine]) -> Iterable[Recording] | None:
         """The recordings of lines that are messages, events or a transcript; None if not so."""
@@ -469,12 +470,21 @@ class _Values:
         ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in found)]
         self.ran, self.ran_in_spans = [], []
         joined = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
+        yield from _with(joined, self.skipped)
+
+    def _require_some(
+        self, recordings: Iterable[Recording], errors: Sequence[SessionError]
+    ) -> Iterator[Recording]:
+        """The recordings, then the first error that was met; or one that nothing was there."""
+        count = 0
+        for count, one in enumerate(recordings, 1):
+            yield one
+        raise_first(errors)
         skipped = self.skipped.collect()
-        if skipped and not joined:
+        if skipped and not count:
             raise SessionError(
                 "no model was asked in it", where=self.name, hint="; ".join(map(str, skipped))
             )
-        yield from _with(joined, self.skipped)
 
     def _account(
         self, values: Iterable[tuple[str, Json]], recordings: Iterable[Recording], where: str
@@ -951,6 +961,7 @@ FORMATS: Mapping[str, str] = {
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
+    "pi": "a session of pi, JSONL",
     **{one.name: one.about for one in DOCUMENTS},
     **{one.name: one.about for one in FLAVOURS},
     "langfuse": "observations or traces as Langfuse exports them",
@@ -974,6 +985,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("claude-code", is_claude_code, None, read_claude_code),
     LineFormat("codex", is_codex, 3, read_codex),
     LineFormat("copilot-cli", is_copilot, 3, read_copilot),
+    LineFormat("pi", is_pi, 3, read_pi),
 )
 """The first that fits is taken."""
 

@@ -655,11 +655,11 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
     "cached": (
         "cache_read_input_tokens", "cached_tokens", "cache_read_tokens", "cached_input_tokens",
         "cacheReadInputTokens", "cachedInputTokens", "input_tokens_cache_read", "cached",
-        "input_cached_tokens", "input_cache_read", "cache_read",
+        "input_cached_tokens", "input_cache_read", "cache_read", "cacheRead",
     ),
     "written": (
         "cache_creation_input_tokens", "cache_write_tokens", "cacheWriteInputTokens",
-        "input_tokens_cache_write",
+        "input_tokens_cache_write", "cacheWrite",
     ),
     "thoughts": ("reasoning_tokens", "thoughts", "reasoningTokens"),
 }  # fmt: skip
@@ -667,7 +667,7 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
 
 _APART = (
     "cache_read_input_tokens", "cacheReadInputTokens", "input_tokens_cache_read",
-    "input_cached_tokens", "input_cache_read",
+    "input_cached_tokens", "input_cache_read", "cacheRead",
 )  # fmt: skip
 """Names of cached tokens that are not part of the input tokens next to them."""
 

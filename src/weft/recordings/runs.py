@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.content import Part, call_part, result_part, text_part, thought_part
+from weft.content import Blob, Part, call_part, result_part, text_part, thought_part
 from weft.dialects import CHAT, dialect_named
 from weft.dialects.wire import linked_part, object_in, objects_in, text_at
 from weft.errors import SessionError
@@ -256,6 +256,101 @@ class _Copilot:
         return transcript.recording(self.id or name, answered=not transcript.is_waiting)
 
 
+# --- pi
+
+
+def is_pi(row: JsonObject) -> bool:
+    """Whether a line is one of pi's: entries of a tree, messages below them."""
+    if row.get("type") == "session":
+        return "cwd" in row
+    message = row.get("message")
+    return row.get("type") == "message" and isinstance(message, dict) and "uuid" not in row
+
+
+def read_pi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """The branch of a session that it ended on."""
+    transcript = Transcript(where, format="pi")
+    chosen = _last_branch(lines)
+    id = name
+    for line in lines:
+        row, kind = line.value, text_at(line.value, "type")
+        transcript.place = line.where
+        time = seconds(row.get("timestamp"))
+        if kind == "session":
+            id = text_at(row, "id") or id
+        elif line.where not in chosen:
+            transcript.leave_out(f"entry `{kind}`", "it is on a branch that was left", line.where)
+        elif kind == "message":
+            _take_pi(transcript, object_in(row.get("message")), line.where, time)
+        elif kind in ("compaction", "branch_summary"):
+            summary = _texts(text_at(row, "summary"))
+            if kind == "compaction":
+                transcript.summary(summary, time=time)
+            else:
+                transcript.user(summary, time=time)
+        elif kind == "custom_message":
+            transcript.user(_texts(row.get("content")), time=time)
+        else:
+            transcript.put_aside(f"entry `{kind}`", "it was never sent to the model", line.where)
+    yield transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _last_branch(lines: Sequence[TranscriptLine]) -> set[str]:
+    """The places of the entries from the first to the last; all, where none names its parent."""
+    by_id = {text_at(line.value, "id"): line for line in lines if line.value.get("id")}
+    if not any(line.value.get("parentId") for line in lines):
+        return {line.where for line in lines}
+    line: TranscriptLine | None = lines[-1]
+    chosen: set[str] = set()
+    while line is not None and line.where not in chosen:
+        chosen.add(line.where)
+        line = by_id.get(text_at(line.value, "parentId"))
+    return chosen
+
+
+def _take_pi(transcript: Transcript, message: JsonObject, where: str, time: float | None) -> None:
+    role, content = text_at(message, "role"), message.get("content")
+    parts = _texts(content) if isinstance(content, str) else []
+    for at, piece in enumerate(objects_in(content)):
+        kind = text_at(piece, "type")
+        if kind == "toolCall":
+            arguments = arguments_of(piece.get("arguments"))
+            parts.append(call_part(text_at(piece, "name"), arguments, id=text_at(piece, "id")))
+        elif kind == "thinking":
+            parts.append(thought_part(text_at(piece, "thinking")))
+        elif kind == "image":
+            blob = Blob(mime_type=text_at(piece, "mimeType"), data=text_at(piece, "data"))
+            parts.append(Part(inline_data=blob))
+        elif kind == "text":
+            parts += _texts([piece])
+        else:
+            transcript.put_aside(f"part `{kind}`", "its form is unknown", f"{where}[{at}]")
+    if role == "user":
+        transcript.user(parts, time=time)
+    elif role == "assistant":
+        if not parts:
+            failure = text_at(message, "errorMessage") or text_at(message, "stopReason")
+            transcript.put_aside("answer", f"it is an error: {failure}", where)
+            return
+        transcript.answer(
+            parts,
+            time=time,
+            model=text_at(message, "model"),
+            usage=read_counts(object_in(message.get("usage"))),
+        )
+    elif role == "toolResult":
+        text = "\n".join(part.text or "" for part in parts if part.text)
+        name, call_id = text_at(message, "toolName"), text_at(message, "toolCallId")
+        result = _result(call_id, name, text, failed=message.get("isError") is True)
+        transcript.results([show_media(result, parts)], time=time)
+    elif role == "bashExecution":  # the user ran a command, and the model is told
+        told = f"$ {text_at(message, 'command')}\n{text_at(message, 'output')}"
+        transcript.user(_texts(told), time=time)
+    else:
+        summary = _texts(message.get("summary")) or parts
+        transcript.user(summary, time=time)
+
+
 # --- OpenHands
 
 
@@ -379,15 +474,23 @@ def _read_mini_swe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
 
 def _is_swe_agent(run: JsonObject) -> bool:
     steps = objects_in(run.get("trajectory"))
-    return bool(steps) and "observation" in steps[0] and isinstance(run.get("history"), list)
+    return bool(steps) and steps[0].keys() >= {"action", "response"}
 
 
 def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     """A trajectory with the history that was sent; the trajectory itself repeats it."""
     messages: list[JsonObject] = []
-    for message in objects_in(run.get("history")):
+    history = objects_in(run.get("history"))
+    if not history:  # the last request holds all before it
+        last = objects_in(run.get("trajectory"))[-1]
+        answer: JsonObject = {"role": "assistant", "content": last.get("response")}
+        history = [*objects_in(last.get("query")), answer]
+    for message in history:
         ids = message.get("tool_call_ids")
         kept = {key: message[key] for key in ("role", "content", "tool_calls") if key in message}
+        thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
+        if any(thoughts):
+            kept["reasoning_content"] = "\n\n".join(filter(None, thoughts))
         if message.get("role") == "tool" and isinstance(ids, list) and ids:
             kept["tool_call_id"] = ids[0]
         messages.append({key: value for key, value in kept.items() if value is not None})
