@@ -476,12 +476,13 @@ class _Values:
         self, recordings: Iterable[Recording], errors: Sequence[SessionError]
     ) -> Iterator[Recording]:
         """The recordings, then the first error that was met; or one that nothing was there."""
-        count = 0
-        for count, one in enumerate(recordings, 1):
+        is_empty = True
+        for one in recordings:
+            is_empty = False
             yield one
         raise_first(errors)
         skipped = self.skipped.collect()
-        if skipped and not count:
+        if skipped and is_empty:
             raise SessionError(
                 "no model was asked in it", where=self.name, hint="; ".join(map(str, skipped))
             )
