@@ -71,7 +71,7 @@ def require_tools_called(
 
 def count_parts(recording: Recording) -> dict[str, int]:
     """How much of each kind a recording holds, which is what its file holds, but for asides."""
-    counts = dict.fromkeys(("messages", "calls", "results", "media"), 0)
+    counts: dict[str, int] = dict.fromkeys(("messages", "calls", "results", "media"), 0)
     for event in recording.session.events:
         content = event.content
         counts["messages"] += content is not None
