@@ -17,7 +17,7 @@ from weft.compiler.plan import NamedModel, plan_for
 from weft.content import Content
 from weft.declare import Agent, RunConfig
 from weft.diagnostics import Origin
-from weft.dialects import DIALECTS, Lowered, dialect_named, facts_for
+from weft.dialects import CHAT, DIALECTS, Lowered, dialect_named, facts_for
 from weft.errors import UsageError
 from weft.ir import Block, Feature, Item, Prompt, TextBlock, ToolDecl
 from weft.recordings import Exchange, RecordedBlock, Recording, exchanges_of
@@ -154,7 +154,7 @@ class _Prompts:
         self._head: tuple[str, JsonObject, list[Json], Prompt] | None = None
         self._turns: list[Json] = []
         self._items: Strand[Item] = Strand()
-        self._said: Strand[Item] = Strand()
+        self._log_items: Strand[Item] = Strand()
         """The items of a transcript so far."""
         self._ends: list[int] = []
         """How many items there are after each turn of the request before."""
@@ -212,8 +212,8 @@ class _Prompts:
                 break
             same += 1
         reader = RequestReader(target, exchange.model)
-        kept = self._ends[same - 1] if same else 0
-        items = self._items if kept == len(self._items) else self._items.fork(kept)
+        shared = self._ends[same - 1] if same else 0
+        items = self._items if shared == len(self._items) else self._items.fork(shared)
         ends = self._ends[:same]
         for at in range(same, len(turns)):
             if at < lead:
@@ -253,16 +253,16 @@ class _Prompts:
         for position, event in enumerate(events[self._read : place], self._read):
             compaction = event.actions.compaction
             if compaction is not None:  # a summary takes the place of all before it
-                self._said = Strand()
+                self._log_items = Strand()
                 event = msgspec.structs.replace(event, content=compaction.compacted_content)
             item = _item_of(event, position)
             if item is not None:
-                self._said = self._said.extend([item])
+                self._log_items = self._log_items.extend([item])
         self._read = max(self._read, place)
         head = self._own_head.get(model)
         if head is None:
             head = self._own_head[model] = self._make_head(model)
-        return msgspec.structs.replace(head, items=self._said)
+        return msgspec.structs.replace(head, items=self._log_items)
 
     def _make_head(self, model: str) -> Prompt:
         recording = self._recording
@@ -291,9 +291,9 @@ def _dialect_of(recording: Recording, model: str) -> str:
     if named in DIALECTS:
         return named
     try:
-        return facts_for(model).dialect if model else "openai-chat"
+        return facts_for(model).dialect if model else CHAT
     except UsageError:
-        return "openai-chat"
+        return CHAT
 
 
 def _is_system(turn: Json) -> bool:

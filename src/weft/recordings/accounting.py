@@ -78,20 +78,20 @@ def count_parts(recording: Recording) -> dict[str, int]:
         counts["calls"] += len(event.calls)
         counts["results"] += len(event.results)
         for part in (content.parts or ()) if content is not None else ():
-            shown = part.function_response.parts if part.function_response is not None else ()
-            counts["media"] += (part.kind == "media") + len(shown or ())
+            displays = part.function_response.parts if part.function_response is not None else ()
+            counts["media"] += (part.kind == "media") + len(displays or ())
     return counts
 
 
 def find_names(recordings: Iterable[Recording], names: Collection[str]) -> set[str]:
     """The names among some that were called, or that an answer says: code may call a tool."""
-    found: set[str] = set()
+    mentioned: set[str] = set()
     for one in recordings if names else ():
         for event in one.session.events:
-            found.update(call.name or "" for call in event.calls)
+            mentioned.update(call.name or "" for call in event.calls)
             text = event.text or "" if event.author != "user" else ""
-            found.update(name for name in names if name in text)
-    return found
+            mentioned.update(name for name in names if name in text)
+    return mentioned
 
 
 def _require_none(

@@ -466,8 +466,8 @@ class _Values:
         """The calls of a log as conversations, if no tool ran that none of them has called."""
         joined = join_calls(recordings, in_order=in_order)
         named = {name for name, _ in self.ran_in_spans}
-        found = find_names(joined, named)
-        ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in found)]
+        called = find_names(joined, named)
+        ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]
         self.ran, self.ran_in_spans = [], []
         joined = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
         yield from _with(joined, self.skipped)
@@ -496,8 +496,8 @@ class _Values:
     def read(self, value: Json, id: str, where: str, *, single: bool = True) -> Iterator[Recording]:
         """A value of a file: a recording, a list of messages, or a list of recordings."""
         if isinstance(value, dict):
-            said: list[tuple[str, Json]] = [] if is_spans(value) else [(where, value)]
-            yield from self._account(said, self._object(value, id, where), where)
+            counted: list[tuple[str, Json]] = [] if is_spans(value) else [(where, value)]
+            yield from self._account(counted, self._object(value, id, where), where)
             return
         if not isinstance(value, list):
             raise SessionError("this is not a recording", where=where, hint=FORMS)
@@ -779,7 +779,7 @@ def _exchange_in(
     raw: JsonObject, request: JsonObject, recording: Recording, where: str, *, answer: Json
 ) -> Exchange:
     """The call as it was recorded: request, answer, times, status and error."""
-    made = exchange_of_request(
+    exchange = exchange_of_request(
         request,
         recording.format,
         model=recording.model or _model_in(raw),
@@ -789,7 +789,7 @@ def _exchange_in(
     status = next((raw[key] for key in ("status", "status_code") if key in raw), None)
     error = raw.get("error")
     if not error and recording.call is not None and recording.call.failed:
-        error = object_in(made.answer).get("error") or "the answer is an error"
+        error = object_in(exchange.answer).get("error") or "the answer is an error"
     times = [
         next((time for key in keys if (time := seconds(raw.get(key)))), None) for keys in _TIMES
     ]
@@ -799,7 +799,7 @@ def _exchange_in(
     if ended is None and started is not None and isinstance(took, int | float):
         ended = started + took / 1000
     return replace(
-        made,
+        exchange,
         started=started,
         first_token=first,
         ended=ended,

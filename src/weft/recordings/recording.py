@@ -676,23 +676,23 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
     """Read the tokens of an answer under any of their names; None where there are none."""
     details = [counts]
     details += [one for key, one in counts.items() if "details" in key and isinstance(one, dict)]
-    found: dict[str, int] = {}
+    tokens: dict[str, int] = {}
     for kind, names in _COUNTS.items():
         for name in names:
             value = next((one[name] for one in details if isinstance(one.get(name), int)), None)
             if isinstance(value, int) and not isinstance(value, bool):
-                found[kind] = value
+                tokens[kind] = value
                 break
-    if "input" not in found and "output" not in found:
+    if "input" not in tokens and "output" not in tokens:
         return None
-    prompt, output = found.get("input"), found.get("output")
+    prompt, output = tokens.get("input"), tokens.get("output")
     if prompt is not None and any(name in counts for name in _APART):
-        prompt += found.get("cached", 0) + found.get("written", 0)
+        prompt += tokens.get("cached", 0) + tokens.get("written", 0)
     return Usage(
         prompt_token_count=prompt,
         candidates_token_count=output,
         total_token_count=(prompt or 0) + (output or 0),
-        cached_content_token_count=found.get("cached"),
+        cached_content_token_count=tokens.get("cached"),
     )
 
 

@@ -343,9 +343,9 @@ def _take_pi(transcript: Transcript, message: JsonObject, where: str, time: floa
         name, call_id = text_at(message, "toolName"), text_at(message, "toolCallId")
         result = _result(call_id, name, text, failed=message.get("isError") is True)
         transcript.results([show_media(result, parts)], time=time)
-    elif role == "bashExecution":  # the user ran a command, and the model is told
-        told = f"$ {text_at(message, 'command')}\n{text_at(message, 'output')}"
-        transcript.user(_texts(told), time=time)
+    elif role == "bashExecution":  # the user ran a command, and the model hears of it
+        words = f"$ {text_at(message, 'command')}\n{text_at(message, 'output')}"
+        transcript.user(_texts(words), time=time)
     else:
         summary = _texts(message.get("summary")) or parts
         transcript.user(summary, time=time)
@@ -487,13 +487,13 @@ def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]
         history = [*objects_in(last.get("query")), answer]
     for message in history:
         ids = message.get("tool_call_ids")
-        kept = {key: message[key] for key in ("role", "content", "tool_calls") if key in message}
+        plain = {key: message[key] for key in ("role", "content", "tool_calls") if key in message}
         thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
         if any(thoughts):
-            kept["reasoning_content"] = "\n\n".join(filter(None, thoughts))
+            plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
         if message.get("role") == "tool" and isinstance(ids, list) and ids:
-            kept["tool_call_id"] = ids[0]
-        messages.append({key: value for key, value in kept.items() if value is not None})
+            plain["tool_call_id"] = ids[0]
+        messages.append({key: value for key, value in plain.items() if value is not None})
     chat = _read_chat(messages, text_at(run, "environment") or id, where, format="swe-agent")
     options = object_in(run.get("replay_config"))
     model = text_at(object_in(object_in(options.get("agent")).get("model")), "name")
@@ -685,17 +685,17 @@ def _read_inspect(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
 
 def _inspect_message(message: JsonObject) -> JsonObject:
     """A message as one of a chat: calls name their function without an object around it."""
-    kept = {key: message[key] for key in ("role", "content", "tool_call_id") if message.get(key)}
-    content = kept.get("content")
+    plain = {key: message[key] for key in ("role", "content", "tool_call_id") if message.get(key)}
+    content = plain.get("content")
     if isinstance(content, list):
         thoughts = [text_at(one, "reasoning") for one in objects_in(content)]
-        kept["content"] = [_inspect_piece(one) for one in objects_in(content)
+        plain["content"] = [_inspect_piece(one) for one in objects_in(content)
                            if one.get("type") != "reasoning"]  # fmt: skip
         if any(thoughts):
-            kept["reasoning_content"] = "\n\n".join(filter(None, thoughts))
+            plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
     calls = objects_in(message.get("tool_calls"))
     if calls:
-        kept["tool_calls"] = [
+        plain["tool_calls"] = [
             {
                 "id": call.get("id"),
                 "type": "function",
@@ -706,7 +706,7 @@ def _inspect_message(message: JsonObject) -> JsonObject:
             }
             for call in calls
         ]
-    return kept
+    return plain
 
 
 def _inspect_piece(piece: JsonObject) -> JsonObject:

@@ -200,10 +200,12 @@ def expand_span(span: Span) -> JsonObject:
     events: list[Json] = []
     for one in span.events:
         name = text_at(one, "name")
-        said = {key: parse_value(value) for key, value in object_in(one.get("attributes")).items()}
+        fields = {
+            key: parse_value(value) for key, value in object_in(one.get("attributes")).items()
+        }
         if name.startswith("gen_ai.") and name.endswith(".message"):
-            said["role"] = name.split(".")[1]
-        events.append(said)
+            fields["role"] = name.split(".")[1]
+        events.append(fields)
     whole: JsonObject = {"events": events}
     for name, value in span.attributes.items():
         if name.startswith(_SAID):
@@ -421,9 +423,9 @@ def _openinference_message(fields: JsonObject) -> JsonObject:
 
 def _plain_message(message: JsonObject) -> JsonObject:
     """A message of a library's own as one of a chat."""
-    kept = {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id", "name")
+    fields = {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id", "name")
             if message.get(key) is not None}  # fmt: skip
-    return {**kept, "role": _role(text_at(message, "role"))}
+    return {**fields, "role": _role(text_at(message, "role"))}
 
 
 def _role(role: str) -> str:
@@ -454,8 +456,8 @@ def _gen_ai_row(span: Span) -> JsonObject:
     system = parse_value(attributes.get("gen_ai.system_instructions"))
     if isinstance(system, list):
         texts = [text_at(one, "content") for one in objects_in(system)]
-        told: JsonObject = {"role": "system", "content": "\n\n".join(texts)}
-        messages = [told, *messages]
+        first: JsonObject = {"role": "system", "content": "\n\n".join(texts)}
+        messages = [first, *messages]
     if not messages:
         messages = [*map(_traceloop_message, _numbered(attributes, "gen_ai.prompt.", ""))]
         answers = [*map(_traceloop_message, _numbered(attributes, "gen_ai.completion.", ""))]
