@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from weft.cli.inputs import find_session, require_existing, without_password
+from weft.cli.inputs import (
+    find_session,
+    read_recorded_files,
+    require_existing,
+    without_password,
+)
 from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.printing import hint_names, print_json
@@ -19,11 +24,11 @@ from weft.inspector import Inspection
 from weft.inspector.export import export_parts
 from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions, key_text
 from weft.recordings import Recording
-from weft.recordings.read import files_in, read_files
+from weft.recordings.read import files_in
 from weft.session import SessionKey
 from weft.stores import beside_store, open_artifacts, open_store
 
-_ENDINGS = (".json", ".jsonl", ".gz", ".db", ".txt")
+_ENDINGS = (".json", ".jsonl", ".traj", ".gz", ".xz", ".db", ".txt")
 
 
 def inspect_command(options: CommandOptions) -> int:
@@ -176,7 +181,7 @@ def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[Sessio
 
 def _read_recordings(options: CommandOptions, files: list[Path]) -> list[Recording]:
     """The recordings in files."""
-    return [*read_files(files_in(files), format=options.recorded_format, lenient=options.lenient)]
+    return [*read_recorded_files(files_in(files), options)]
 
 
 def _open_stored_sessions(options: CommandOptions, redact: tuple[Redact, ...]) -> StoredSessions:
