@@ -29,6 +29,8 @@ _HEAD = "head"
 _REMARKABLE = 0.01
 """The share of a session's cost from which on a finding is worth a line."""
 
+_CENT = 0.01
+
 _REPEATED = 2_000
 """The characters from which on agents repeat each other."""
 
@@ -190,7 +192,8 @@ def _find_largest(ledger: Ledger) -> Iterator[Finding]:
         first, last = min(steps), max(steps)
         line += f", read again in call{'' if first == last else 's'} {first}"
         line += "" if first == last else f" to {last}"
-    line += f": {worth(cost)} of {worth(ledger.total)}."
+    amounts = f": {worth(cost)} of {worth(ledger.total)}"
+    line += f"{'' if ledger.money and cost < _CENT / 100 else amounts}."
     step = steps.most_common(1)[0][0] if steps else 0
     yield Finding("cost", line, step, "request", cost)
 
