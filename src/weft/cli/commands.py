@@ -127,7 +127,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         (
             "targets",
             Take("store", default=DEFAULT_STORE),
-            "host port tokens auth allow_host mcp grace workers queue engine",
+            "host port tokens auth allow_host mcp a2a telemetry grace workers queue engine",
             Take("slots", "How many turns each of the --workers runs at once."),
             "turns_per_minute open_runs tokens_per_day app_turns_per_minute app_open_runs",
             "app_tokens_per_day max_runs max_waiting metrics_port metrics_host log_form model",
@@ -179,7 +179,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Take("store", default=DEFAULT_STORE),
             "slots engine",
             Take("grace", "Seconds that turns may go on when it stops.", default=30.0),
-            "attempts hung keep host health_port stuck log_form model max_llm_calls",
+            "attempts hung keep host health_port stuck telemetry log_form model max_llm_calls",
         ),
         """Take turns of agents from the queue of a store, next to any number of other workers.
 

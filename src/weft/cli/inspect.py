@@ -16,7 +16,7 @@ from weft.declare import C, Node
 from weft.declare.policy_parts import Redact, is_pattern
 from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection
-from weft.inspector.export import export
+from weft.inspector.export import export_parts
 from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions, key_text
 from weft.recordings import Recording
 from weft.recordings.read import files_in, read_files
@@ -215,8 +215,9 @@ def _write(options: CommandOptions, file: Path, redact: tuple[Redact, ...]) -> i
             again.append("--lenient")
     if options.model:
         again += ["--model", options.model]
-    page = export(inspection, key=key, command=shlex.join(again), raw=options.raw)
-    file.write_text(page, "utf-8", errors="backslashreplace")
+    parts = export_parts(inspection, key=key, command=shlex.join(again), raw=options.raw)
+    with file.open("w", encoding="utf-8", errors="backslashreplace") as page:
+        page.writelines(parts)
     print(f"wrote {file}: {_kind_words(inspection, raw=options.raw)}")
     return 0
 

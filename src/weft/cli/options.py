@@ -317,7 +317,15 @@ class CommandOptions:
             min=1,
         ),
     ] = 600.0
+    telemetry: Annotated[
+        bool,
+        Option(
+            "--telemetry",
+            help="Send spans and metrics with OpenTelemetry, to OTEL_EXPORTER_OTLP_ENDPOINT.",
+        ),
+    ] = False
     mcp: Annotated[bool, Option("--mcp", help="Answer MCP clients at /mcp.")] = False
+    a2a: Annotated[bool, Option("--a2a", help="Answer other agents at /a2a/APP.")] = False
     metrics_port: Annotated[
         int | None,
         Option(

@@ -27,6 +27,7 @@ from weft.cli.options import CommandOptions, LogForm
 from weft.declare import RunConfig
 from weft.errors import UsageError, describe_kind
 from weft.runtime import Runner
+from weft.runtime.program import Plugin
 from weft.stores import open_store
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def _worker_command(options: CommandOptions) -> list[str]:
     command += ["--log-format", options.log_form]
     if options.model is not None:
         command += ["--model", options.model]
+    if options.telemetry:
+        command.append("--telemetry")
     if options.max_llm_calls is not None:
         command += ["--max-llm-calls", str(options.max_llm_calls)]
     return command
@@ -163,6 +166,7 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
         limits=limits,
         quotas=_quotas(options),
         mcp=options.mcp,
+        a2a=options.a2a,
     )
 
 
@@ -366,10 +370,16 @@ def load_runners(options: CommandOptions) -> list[Runner]:
     if options.address.startswith("sqlite:///"):
         require_folder(Path(options.address.removeprefix("sqlite:///")), "--store")
     store = open_store(options.address)
+    plugins: list[Plugin] = []
+    if options.telemetry:
+        from weft.interop.otel import open_telemetry
+
+        plugins.append(open_telemetry())
     runners: list[Runner] = []
     for target in options.targets:
         root = load_node(target)
-        runners.append(Runner(root, app_name=app_of(root, target), store=store, config=config))
+        name = app_of(root, target)
+        runners.append(Runner(root, app_name=name, store=store, config=config, plugins=plugins))
     return runners
 
 
