@@ -6,36 +6,24 @@ run until its result comes. A question to the user is an interrupt, which `resum
 """
 
 import importlib.util
-from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from weft.content import Content, Part
-from weft.runtime.approvals import Pending, pending_in
+from weft.runtime.approvals import pending_in
 from weft.server.endpoints import Answer, Call, Endpoint
-from weft.server.openai_stored import call_arguments, find_session
+from weft.server.openai_stored import find_session
 from weft.server.problems import Problem, invalid, require_id
 from weft.server.run_pieces import (
-    ArtifactPiece,
-    CallPiece,
-    EndPiece,
-    ResultPiece,
-    RunPiece,
-    StatePiece,
-    TextEnd,
-    TextPiece,
-    pieces_of_run,
     refuse_question,
-    result_text,
 )
-from weft.server.served import ServedRun
 from weft.session import Session
 from weft.turns.turn import ClientTool
 from weft.values import JsonObject
 
 if TYPE_CHECKING:
-    from ag_ui.core import BaseEvent, Interrupt, RunAgentInput
+    from ag_ui.core import RunAgentInput
 
 
 async def run_ag_ui(call: Call) -> Answer:
@@ -46,6 +34,8 @@ async def run_ag_ui(call: Call) -> Answer:
         )
     from ag_ui.core import RunAgentInput  # it loads the SDK
     from pydantic import ValidationError
+
+    from weft.server.ag_ui_events import stream_events
 
     try:
         asked = RunAgentInput.model_validate_json(await call.raw_body())
@@ -72,7 +62,7 @@ async def run_ag_ui(call: Call) -> Answer:
         follow=True,
     )
     names = frozenset(one.name for one in tools)
-    return call.served.run_stream(call.identity, run, _stream(asked, run, session, names))
+    return call.served.run_stream(call.identity, run, stream_events(asked, run, session, names))
 
 
 def _read_message(asked: "RunAgentInput") -> Content:
@@ -132,136 +122,6 @@ def _new_state(asked: "RunAgentInput", session: Session | None) -> JsonObject:
     known = session.state if session is not None else {}
     fields = cast("JsonObject", state)
     return {key: value for key, value in fields.items() if known.get(key) != value}
-
-
-async def _stream(
-    asked: "RunAgentInput", run: ServedRun, session: Session | None, tools: frozenset[str]
-) -> AsyncGenerator[bytes, None]:
-    from ag_ui.core import RunStartedEvent
-
-    thread, id = asked.thread_id, asked.run_id
-    writer = _EventWriter(thread, id, dict(session.state) if session is not None else {})
-    yield _encode(RunStartedEvent(thread_id=thread, run_id=id))
-    for event in writer.begin():
-        yield _encode(event)
-    async for piece in pieces_of_run(run.events(), run.final_session, run.id, tools):
-        for event in writer.write(piece):
-            yield _encode(event)
-
-
-def _encode(event: "BaseEvent") -> bytes:
-    return f"data: {event.model_dump_json(by_alias=True)}\n\n".encode()
-
-
-class _EventWriter:
-    """The pieces of a run as events of AG-UI."""
-
-    def __init__(self, thread: str, run: str, state: JsonObject) -> None:
-        import ag_ui.core as ag_ui
-
-        self._sdk = ag_ui
-        self._thread, self._run = thread, run
-        self._state = state
-        self._begun: set[tuple[str, bool]] = set()
-
-    def begin(self) -> "list[BaseEvent]":
-        """The state before the run."""
-        return [self._sdk.StateSnapshotEvent(snapshot=self._state)]
-
-    def write(self, piece: RunPiece) -> "list[BaseEvent]":
-        """A piece as events."""
-        sdk = self._sdk
-        match piece:
-            case TextPiece():
-                return [*self._begin_text(piece), self._text(piece)]
-            case TextEnd():
-                self._begun.discard((piece.message, piece.is_thought))
-                id = _message_id(piece)
-                if not piece.is_thought:
-                    return [sdk.TextMessageEndEvent(message_id=id)]
-                return [
-                    sdk.ReasoningMessageEndEvent(message_id=id),
-                    sdk.ReasoningEndEvent(message_id=id),
-                ]
-            case CallPiece():
-                id = piece.call.id or ""
-                args = call_arguments(piece.call)
-                return [
-                    sdk.ToolCallStartEvent(tool_call_id=id, tool_call_name=piece.call.name or ""),
-                    sdk.ToolCallArgsEvent(tool_call_id=id, delta=args),
-                    sdk.ToolCallEndEvent(tool_call_id=id),
-                ]
-            case ResultPiece():
-                id = piece.result.id or ""
-                text = result_text(piece.result)
-                return [
-                    sdk.ToolCallResultEvent(
-                        message_id=f"result-{id}", tool_call_id=id, content=text
-                    )
-                ]
-            case StatePiece():
-                return [sdk.StateDeltaEvent.model_validate({"delta": self._patch(piece.delta)})]
-            case ArtifactPiece():
-                value = {"name": piece.name, "version": piece.version}
-                return [sdk.CustomEvent(name="artifact", value=value)]
-            case EndPiece():
-                return [self._end(piece)]
-
-    def _begin_text(self, piece: TextPiece) -> "list[BaseEvent]":
-        key, id, sdk = (piece.message, piece.is_thought), _message_id(piece), self._sdk
-        if key in self._begun:
-            return []
-        self._begun.add(key)
-        if piece.is_thought:
-            return [
-                sdk.ReasoningStartEvent(message_id=id),
-                sdk.ReasoningMessageStartEvent(message_id=id, role="reasoning"),
-            ]
-        return [sdk.TextMessageStartEvent(message_id=id, role="assistant", name=piece.author)]
-
-    def _text(self, piece: TextPiece) -> "BaseEvent":
-        sdk, id = self._sdk, _message_id(piece)
-        if piece.is_thought:
-            return sdk.ReasoningMessageContentEvent(message_id=id, delta=piece.delta)
-        return sdk.TextMessageContentEvent(message_id=id, delta=piece.delta)
-
-    def _patch(self, delta: JsonObject) -> "list[object]":
-        """The change of the state as a JSON patch."""
-        patch: list[object] = []
-        for key, value in delta.items():
-            path = "/" + key.replace("~", "~0").replace("/", "~1")
-            if value is None:
-                if key in self._state:
-                    patch.append({"op": "remove", "path": path})
-                self._state.pop(key, None)
-            else:
-                # "add" replaces what is there
-                patch.append({"op": "add", "path": path, "value": value})
-                self._state[key] = value
-        return patch
-
-    def _end(self, piece: EndPiece) -> "BaseEvent":
-        sdk = self._sdk
-        if piece.outcome in ("failed", "cancelled"):
-            return sdk.RunErrorEvent(message=piece.words, code=piece.outcome)
-        outcome = None
-        if piece.questions:
-            interrupts = [self._interrupt(one) for one in piece.questions]
-            outcome = sdk.RunFinishedInterruptOutcome(interrupts=interrupts)
-        return sdk.RunFinishedEvent(thread_id=self._thread, run_id=self._run, outcome=outcome)
-
-    def _interrupt(self, one: Pending) -> "Interrupt":
-        return self._sdk.Interrupt(
-            id=one.call_id,
-            reason="confirmation" if one.kind == "confirm" else "input_required",
-            message=one.question,
-            tool_call_id=one.call_id,
-            metadata={"name": one.name, "kind": one.kind, "args": one.args},
-        )
-
-
-def _message_id(piece: TextPiece | TextEnd) -> str:
-    return f"{piece.message}-thought" if piece.is_thought else piece.message
 
 
 _NONE: JsonObject = {"type": "object", "properties": {}}

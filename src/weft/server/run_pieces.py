@@ -163,6 +163,14 @@ async def pieces_of_run(
         yield EndPiece("failed", [], stream_problem(error).detail, counted_usage(complete))
 
 
+def pieces_of_event(event: Event) -> Iterator[RunPiece]:
+    """The pieces of one stored event, to show what was."""
+    if is_shown(event):
+        if event.author != "user" and not event.error_code:
+            yield from _Messages().add(event)
+        yield from _acts_in(event)
+
+
 def _acts_in(event: Event) -> Iterator[RunPiece]:
     """What an event does other than to speak; questions to the user are not calls of tools."""
     for call in event.calls:
