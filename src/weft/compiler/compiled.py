@@ -175,6 +175,8 @@ class Compilation:
     """What the model may not see of all that carries a label; None where it may see all."""
     presentable: "Callable[[Item], Item] | None" = None
     """What a report may show of an item, where the policy keeps something from the model."""
+    observed: frozenset[str] = frozenset()
+    """The keys and artifacts that providers of the instruction were seen to read."""
     instructions: tuple[TextBlock, ...] | None = None
     """The instruction as it holds now, where a part of it is said after the conversation."""
 
@@ -261,7 +263,8 @@ class Compilation:
     ) -> None:
         """Refuse a request that still holds something that its policy redacts."""
         if self.policy.protections:
-            require_protected(prompt, wire, self.policy, lowered)
+            notes = self.woven.notes
+            require_protected(prompt, wire, self.policy, lowered, self.prompt, notes)
 
     def require_cleared(self, wire: JsonObject, lowered: Lowered | None = None) -> None:
         """Refuse a request that still holds something that the model may not see."""

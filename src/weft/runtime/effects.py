@@ -214,8 +214,15 @@ class _Asking(NamedTuple):
             asked = f"{want.instruction}\n{want.text}"
             charge = charge_for_effect(asked, response, str(effect["model"]))
             notes = Provenance(effect=effect, spent=charge)
+        label = want.label
+        if want.kind == "distill":
+            label |= self.invocation.flow.of_names((want.key,))
         event = self.invocation.event(
-            self.plan.agent.name, self.place, actions=Actions(state_delta=delta), notes=notes
+            self.plan.agent.name,
+            self.place,
+            actions=Actions(state_delta=delta),
+            notes=notes,
+            label=label,
         )
         event = msgspec.structs.replace(
             event,

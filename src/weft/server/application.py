@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Mount, Route, Router
@@ -43,11 +44,12 @@ from weft.server.access import (
     Limits,
     StartToken,
     Tokens,
+    headers_of,
     inner_path,
 )
 from weft.server.adk_page import page_routes
 from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, describe, respond
-from weft.server.inspect import ServedSources, inspector_routes
+from weft.server.inspect import ServedSources, inspector_routes, token_page
 from weft.server.openai_answers import shape_problem
 from weft.server.openai_sessions import recall_extension
 from weft.server.problems import Problem
@@ -74,6 +76,9 @@ _WORDS = {
 
 class Application:
     """An ASGI application over the runners of some apps."""
+
+    page = "/"
+    """Where the inspector's page is."""
 
     def __init__(
         self,
@@ -110,6 +115,8 @@ class Application:
         self._grace = grace
         self._source = source if source is not None else ServedSources(self.served)
         self._mcp = _open_mcp(self.served) if mcp else None
+        tracing = (runner.tracing for runner in runners)
+        self._tracing = next((one for one in tracing if one is not None), None)
         self._a2a = _open_a2a(self.served) if a2a else []
         self._while_serving = AsyncExitStack()
         self._inner = _Routes(self._routes(), default=_not_found)
@@ -128,6 +135,10 @@ class Application:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
+            if self._tracing is not None:
+                carried = Headers(scope=scope).get("traceparent", "")
+                if carried:
+                    self._tracing.continue_trace(carried)
             await self._gate(scope, receive, send)
 
     @asynccontextmanager
@@ -356,8 +367,11 @@ class _AsgiEndpoint:
 
 def _shape_refusal(scope: Scope, problem: Problem) -> Response:
     """What the gate refuses, as the clients of that path read it."""
-    is_openai = inner_path(scope).startswith("/v1/")
-    return shape_problem(problem) if is_openai else problem.response()
+    path = inner_path(scope)
+    is_browser = b"text/html" in headers_of(scope).get(b"accept", b"")
+    if problem.status == 401 and path in ("", "/") and is_browser:
+        return token_page()
+    return shape_problem(problem) if path.startswith("/v1/") else problem.response()
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -327,7 +327,7 @@ class MCP:
                 again=tool.effect in ("pure", "idempotent"),
                 on_progress=self._progress(ctx),
             )
-            return _returned(result, self.label)
+            return _read_result(result, self.label)
 
         return msgspec.structs.replace(
             tool,
@@ -422,7 +422,7 @@ def _name_of(server: str, args: Sequence[str]) -> str:
 # --- results
 
 
-def _returned(result: "types.CallToolResult", server: str) -> object:
+def _read_result(result: "types.CallToolResult", server: str) -> object:
     """What a tool returned, as Weft has it: JSON, and media as parts."""
     texts: list[str] = []
     media: list[Part] = []
