@@ -228,7 +228,7 @@ define get_packages
 endef
 
 $(CLIENTS)/.made-node: $(CLIENTS)/.made-clients tests/server/clients-node.txt
-	$(call get_packages,$(CLIENTS),tests/server/clients-node.txt,Vercel's client)
+	$(call get_packages,$(CLIENTS),tests/server/clients-node.txt,the clients of AG-UI and Vercel)
 
 $(MCP)/.made-node: $(MCP)/.made-servers tests/tools/mcp-servers-node.txt
 	$(call get_packages,$(MCP),tests/tools/mcp-servers-node.txt,some servers of MCP)
