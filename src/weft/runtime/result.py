@@ -254,7 +254,7 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     for event in mine:
         truncated = truncated or (event.finish_reason == CUT and is_cut(event))
     for event in events:
-        if event.custom_metadata is not None and (warning := warning_in(event)) is not None:
+        if event.is_noted and (warning := warning_in(event)) is not None:
             warnings.append(warning)
     return Result(
         text,
