@@ -83,6 +83,7 @@ def explain(compiled: "Compilation", turns: "SentTurns | None" = None) -> Report
         diagnostics=compiled.diagnostics,
         inferred=tuple(_inferred(compiled)),
         uncounted=compiled.uncounted,
+        trust=str(compiled.label),
     )
 
 
@@ -188,6 +189,7 @@ def _system(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
             block.text,
             shared,
             pieces=tuple(Piece(span.end, span.origin) for span in block.spans),
+            trust=str(compiled.label_of(block)),
         )
         counted = total
 
@@ -238,6 +240,7 @@ class SentTurns:
                     block_text(block),
                     0 <= turn < self.shared,
                     numbers[index] < self.current,
+                    trust=str(compiled.label_of(block)),
                 )
                 self.rows.append(row)
                 self._items.append(index)

@@ -23,6 +23,7 @@ from weft.runtime.costs import usage_of, warning_in
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session, Usage
 from weft.session.event import without_temp
+from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.log import events_table
 from weft.values import Json, JsonObject, compact
 
@@ -138,6 +139,12 @@ class Result(ByFields, Generic[AnswerT]):
         from weft.compiler.mask import Mask, MaskRules
 
         return Mask(MaskRules(rules), self.session).text
+
+    @property
+    def label(self) -> TrustLabel:
+        """Whose text had influence on the answer: an interface may mark it."""
+        spoken = (event for event in reversed(self.events) if event.text and event.author != "user")
+        return next((event.label for event in spoken), TRUSTED)
 
     @property
     def state(self) -> JsonObject:

@@ -23,7 +23,7 @@ from weft.session.event import (
     apply_delta,
     without_temp,
 )
-from weft.session.flow import is_flow
+from weft.session.flow import TrustLabel, is_flow, key_labels
 from weft.session.lookback import waiting_in
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, is_json, require_json, require_object
@@ -217,6 +217,10 @@ class Session:
         if invocation_id == (newest.invocation_id if newest is not None else ""):
             return self.state
         return _next_invocation(self.initial, self.state)
+
+    def label(self, key: str) -> TrustLabel:
+        """Whose text had influence on the value of a state key, or on `artifact:NAME`."""
+        return key_labels(self.events, (key,)).of_name(key)
 
     @property
     def waiting(self) -> dict[str, str]:
