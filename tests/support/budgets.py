@@ -90,10 +90,10 @@ def look(q: str = "") -> str:
     return q
 
 
-def session(dice: random.Random) -> Session:
+def session(dice: random.Random, *, long: bool = False) -> Session:
     """A conversation of a few turns, with calls, thoughts and another agent's words."""
     events: list[Event] = []
-    turns = dice.randrange(1, 9)
+    turns = dice.randrange(70, 130) if long else dice.randrange(1, 9)
 
     def say(author: str, role: str, *parts: Part) -> None:
         number = len(events)
@@ -175,11 +175,11 @@ class Case(NamedTuple):
         return compile(self.agent.sees(self.policy), session=self.session)
 
 
-def case(seed: int) -> Case:
+def case(seed: int, *, long: bool = False) -> Case:
     dice = random.Random(seed)
     instruction = "Answer in short words. " * dice.choice((1, 10))
     agent = Agent("bot", model=MODELS[seed % len(MODELS)], instruction=instruction, tools=[look])
-    return Case(agent, session(dice), view(dice))
+    return Case(agent, session(dice, long=long), view(dice))
 
 
 def check(seed: int) -> int:

@@ -257,6 +257,20 @@ Use instead:  a larger `generate_config={"max_output_tokens": ...}`; on_truncate
 """,
     ),
     Code(
+        "WEFT509",
+        _W,
+        "nothing more can be folded",
+        """Steps become notes where that pays, or where a request fills the model's window, and here
+too few of them may: they are in tier 1, carry a label or wait for a result, or what stands before
+the conversation takes the window alone.
+
+Why it matters: the request grows on, and a provider refuses one that exceeds the window.
+
+Use instead:  a shorter instruction or fewer tools, .priority(1) and labels only where they are
+              needed, or .budget(n), which also leaves things out.
+""",
+    ),
+    Code(
         "WEFT505",
         _W,
         "run budget nearly spent",

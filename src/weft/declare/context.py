@@ -1,7 +1,7 @@
 """The contexts that callbacks and tools get: state they may change, a session they may read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -69,6 +69,34 @@ class MemorySearch(Protocol):
 
     async def search(self, app_name: str, user_id: str, query: str) -> Sequence[Content]:
         """What was said that may answer the query, the best first."""
+        ...
+
+
+@runtime_checkable
+class MemoryKeeper(MemorySearch, Protocol):
+    """A memory that also says where things come from, is written, and forgets."""
+
+    async def find(
+        self,
+        app_name: str,
+        user_id: str,
+        query: str,
+        *,
+        top_k: int | None = None,
+        scorer: MemoryScorer | None = None,
+        without: str = "",
+    ) -> Sequence[Recollection]:
+        """What may answer the query, the best first, with where it comes from."""
+        ...
+
+    async def remember(
+        self, app_name: str, user_id: str, text: str, *, session: str = "", author: str = ""
+    ) -> str:
+        """Keep a note for a user, and give its id."""
+        ...
+
+    async def forget(self, app_name: str, user_id: str, id: str | None = None) -> int:
+        """Delete an entry, or all that is kept for the user."""
         ...
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.declare.policy_parts import Folding, Redact
+from weft.diagnostics import Origin, Severity, report
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
 from weft.ir import (
@@ -123,17 +124,48 @@ def _fold(prompt: Prompt, env: Env, prices: "_Prices", keep: int) -> Prompt:
     # without the tool a step could not be got back
     recalls = env.tools.recall is not None or any(tool.name == RECALL for tool in prompt.tools)
     if items.length <= keep or not recalls:
-        return prompt
+        return _with_problem(prompt, env, prices.head, stays="")
     prices = prices._replace(limit=_limit_of(prompt, env))
     with items.lock:
         folds = _folds_of(items, env, prices, keep, spare=-1)
         if folds.newest_spoken >= env.turn:
             # a turn that goes on after another one began: what it was asked stays in view
             folds = _folds_of(items, env, prices, keep, spare=env.turn)
+        prompt = _with_problem(prompt, env, folds.view, stays=folds.find_obstacle())
         if folds.sent is None:
             return prompt
         after = prompt.with_strand(folds.sent.with_tail(folds.tail), folds.reasons)
     return offer_recall(after, env)
+
+
+def _with_problem(prompt: Prompt, env: Env, view: int, *, stays: str) -> Prompt:
+    """The prompt, and what is wrong with it: folds do not help, or `stays` says what they lack."""
+    window = _window_for(view, env)
+    if not stays and not 0 < window < view:
+        return prompt
+    message, severity = stays, Severity.INFO
+    hint = "leave out .priority(1) or the label where steps may become notes, or .fold()"
+    if 0 < window < view:
+        head, severity = env.tools.head, None
+        message = (
+            f"the request takes about {view:,} tokens, and {prompt.model} takes {window:,};"
+            f" {head:,} of them stand before the conversation"
+        )
+        message += f"; {stays}" if stays else ""
+        if 2 * head > window:
+            hint = "write a shorter instruction, or fewer tools, or take a model with more room"
+        elif not stays:
+            hint = f"write .budget({window}), which also leaves things out"
+    found = report(
+        "WEFT509", Origin("field", "context", env.agent), message, hint, severity=severity
+    )
+    return msgspec.structs.replace(prompt, diagnostics=(*prompt.diagnostics, found))
+
+
+def _window_for(view: int, env: Env) -> int:
+    """The tokens that the model takes, 0 if that is not known or surely more than `view`."""
+    # the list of windows takes a while to load, and short requests fit everywhere
+    return env.model.window or (env.model.widest() if view > LONG else 0)
 
 
 def _limit_of(prompt: Prompt, env: Env) -> int:
@@ -296,6 +328,8 @@ class _Folds:
         """How many items it begins with, and the tokens of the notes after them."""
         self._tokens = 0
         """The tokens of the steps in view."""
+        self._free = 0
+        """How many of them may be folded one day."""
         self._all = prices.head
         """The tokens of plain history."""
         self._moment = 0
@@ -387,7 +421,9 @@ class _Folds:
             self._known = self._task = self._task | {*names}
             return
         self._holders.update(dict.fromkeys(names, index))
-        self._steps.append(_Step(index, item, tokens, _share_of(item, env)))
+        step = _Step(index, item, tokens, _share_of(item, env))
+        self._steps.append(step)
+        self._free += step.share < math.inf
         self._used[index] = self._requests
         self._tokens += tokens
         self._all += tokens
@@ -395,10 +431,30 @@ class _Folds:
 
     # --- what to fold
 
+    @property
+    def view(self) -> int:
+        """The tokens of the next request."""
+        return self._before + self._tokens
+
+    def find_obstacle(self) -> str:
+        """Why nothing is folded where it would pay: all of it must stay; nothing if some may go."""
+        if self._free or not self._has_paid(self._requests + 1) or not self._prices.pays:
+            return ""
+        return (
+            f"none of {len(self._steps)} steps may be folded: all are in tier 1, open or labelled"
+        )
+
+    def _has_paid(self, number: int) -> bool:
+        """Whether reading all steps has cost as much as writing the newest ones again."""
+        prices, steps = self._prices, self._steps
+        newest = sum(step.tokens for step in steps[-self._keep :])
+        rent = prices.read * (number * self._tokens - self._moment)
+        return len(steps) > self._keep and rent >= (prices.write - prices.read) * newest
+
     def plan(self, env: Env) -> "_Fold | int":
         """The fold of the next request, or the request before which none can be due."""
         prices, number = self._prices, self._requests + 1
-        steps, view = self._steps, self._before + self._tokens
+        steps, view = self._steps, self.view
         # what was thought in this turn must go back, after the very bytes that it followed
         if len(steps) <= self._keep or (prices.binds and self._thought >= self._turn):
             return self._due
@@ -410,9 +466,7 @@ class _Folds:
         if not is_full and not is_free:
             if number < self._due:
                 return self._due
-            newest = sum(step.tokens for step in steps[-self._keep :])
-            rent = prices.read * (number * self._tokens - self._moment)
-            if rent < (prices.write - prices.read) * newest:
+            if not self._has_paid(number):
                 return self._due
         later = number + 1 + len(steps) // 32  # to look at all of them costs as much as they are
         gone = [
@@ -502,6 +556,7 @@ class _Folds:
         self._known = self._known | fold.names
         self._hides = True
         self._due = 0
+        self._free -= len(gone)
         for step in gone:
             self._tokens -= step.tokens
             self._moment -= step.tokens * self._used.pop(step.place)
@@ -537,10 +592,7 @@ class _Folds:
         """The tokens there are, if a request nearly fills its budget or the window; else 0."""
         if 0 < self._prices.limit < view:
             return self._prices.limit
-        window = env.model.window
-        # the list of windows takes a while to load, and short requests fit everywhere
-        if not window and view > LONG:
-            window = env.model.widest()
+        window = _window_for(view, env)
         return int(FULL * window) if window and view > FULL * window else 0
 
 

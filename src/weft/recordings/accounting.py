@@ -69,6 +69,17 @@ def require_tools_called(
     return _require_none(missing, recordings, where=where, lenient=lenient)
 
 
+def find_names(recordings: Iterable[Recording], names: Collection[str]) -> set[str]:
+    """The names among some that were called, or that an answer says: code may call a tool."""
+    found: set[str] = set()
+    for one in recordings if names else ():
+        for event in one.session.events:
+            found.update(call.name or "" for call in event.calls)
+            text = event.text or "" if event.author != "user" else ""
+            found.update(name for name in names if name in text)
+    return found
+
+
 def _require_none(
     missing: list[Found], read: list[Recording], *, where: str, lenient: bool
 ) -> list[Recording]:
@@ -223,7 +234,14 @@ _SKIPPED = frozenset(
 _ENVELOPES = ("request", "response", "body", "string", "stream", "input", "output")
 """Fields of recorders that may hold JSON, or a stream of it, as text."""
 
-_CALLS = ("tool_calls", "toolCalls", "invalid_tool_calls", "toolInvocations", "toolInvocation")
+_CALLS = (
+    "tool_calls",
+    "toolCalls",
+    "toolRequests",
+    "invalid_tool_calls",
+    "toolInvocations",
+    "toolInvocation",
+)
 """Fields whose objects are calls, whatever they look like."""
 
 _BARE_CALLS = ("functionCall", "function_call", "toolUse")
@@ -390,7 +408,7 @@ def _is_result(value: JsonObject, field: str) -> bool:
         return asked or part_kind in ("tool-return", "builtin-tool-return")
     if isinstance(kind, str) and kind.endswith(("tool_result", "_call_output")):
         return True
-    if kind in ("tool-result", "tool-error"):
+    if kind in ("tool-result", "tool-error") or "success" in value:
         return "toolCallId" in value
     content = value.get("content")
     if isinstance(content, list) and any(
@@ -439,8 +457,10 @@ def _words(value: Json, field: str = "") -> Iterator[str]:
         if len(value) > _WORDY and " " in value.strip():
             yield value
     elif isinstance(value, dict) and _medium(value, field) is None:
+        # a call that is shown to people says there what it does
+        notes = {*_NOTES, "description"} if "displayName" in value else _NOTES
         for key, one in value.items():
-            if key not in _SKIPPED and key not in _NOTES:
+            if key not in _SKIPPED and key not in notes:
                 yield from _words(one, key)
     elif isinstance(value, list):
         for one in value:
@@ -453,7 +473,8 @@ _WORDY = 5
 _NOTES = frozenset(
     ("response_metadata", "additional_kwargs", "usage", "usage_metadata", "providerMetadata",
      "callProviderMetadata", "provider_details", "artifact", "title", "logprobs", "error",
-     "retry_message", "info")
+     "retry_message", "info", "extra", "reasoning_details",
+     "intentionSummary", "toolTelemetry", "detailedContent")
 )  # fmt: skip
 """Fields about a message that no model is sent."""
 

@@ -11,6 +11,7 @@ import logging
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
@@ -20,7 +21,8 @@ from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.dialects.wire import object_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import find_near
-from weft.recordings.accounting import require_accounted, require_tools_called
+from weft.recordings.accounting import find_names, require_accounted, require_tools_called
+from weft.recordings.alignment import exchange_of_request
 from weft.recordings.coding import (
     TranscriptLine,
     is_claude_code,
@@ -30,6 +32,7 @@ from weft.recordings.coding import (
     read_codex,
     read_opencode,
 )
+from weft.recordings.exchanges import Exchange
 from weft.recordings.frameworks import (
     SQLITE,
     read_database,
@@ -51,9 +54,9 @@ from weft.recordings.providers import (
 from weft.recordings.recording import (
     AGENT,
     FORMS,
-    Aside,
     Asides,
     Recording,
+    find_other_fields,
     parse_json,
     raise_first,
     read_json,
@@ -62,6 +65,8 @@ from weft.recordings.recording import (
     seconds,
     tools_of,
 )
+from weft.recordings.runs import DOCUMENTS, Document, is_copilot, read_copilot
+from weft.recordings.spans import FLAVOURS, is_spans, list_spans, row_of_span
 from weft.recordings.traces import (
     asks_model,
     is_observation,
@@ -72,7 +77,7 @@ from weft.recordings.traces import (
 )
 from weft.recordings.vercel import is_vercel, read_vercel
 from weft.session import Session
-from weft.values import Json, JsonObject, has_lone_surrogate
+from weft.values import Json, JsonObject, compact, has_lone_surrogate
 
 _log = logging.getLogger("weft")
 
@@ -258,6 +263,8 @@ class _Values:
         """Rows of a trace in which no model was asked."""
         self.ran: list[tuple[str, str]] = []
         """The tools among them, each with its place."""
+        self.ran_in_spans: list[tuple[str, str]] = []
+        """Tools that ran in spans; code may have called them, and then an answer has the name."""
         self.stem = Path(name).name.partition(".")[0] or name
 
     def rows(
@@ -303,12 +310,10 @@ class _Values:
         objects = [value for value in values if isinstance(value, dict)]
         if len(objects) < len(values) or any(map(_is_document, objects)):
             return None
-        wanted = self.format
-        if wanted == "claude-code" or (wanted is None and any(map(is_claude_code, objects))):
-            return self._account(placed, read_claude_code(rows, self.stem, self.name), self.name)
-        if wanted == "codex" or (wanted is None and any(map(is_codex, objects[:3]))):
-            return self._account(placed, [read_codex(rows, self.stem, self.name)], self.name)
-        if _format_of(objects, wanted) is not None:
+        lines = _line_format_of(objects, self.format)
+        if lines is not None:
+            return self._account(placed, lines.read(rows, self.stem, self.name), self.name)
+        if _format_of(objects, self.format) is not None:
             placed = [(f"{self.name}: messages[{at}]", one) for at, one in enumerate(values)]
             return self._account(placed, [self._list(values, self.stem, self.name)], self.name)
         return None
@@ -316,7 +321,10 @@ class _Values:
     def _join(self, recordings: Iterable[Recording]) -> Iterator[Recording]:
         """The calls of a log as conversations, if no tool ran that none of them has called."""
         joined = join_calls(recordings)
-        ran, self.ran = self.ran, []
+        named = {name for name, _ in self.ran_in_spans}
+        found = find_names(joined, named)
+        ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in found)]
+        self.ran, self.ran_in_spans = [], []
         joined = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
         yield from _with(joined, self.skipped)
 
@@ -353,10 +361,9 @@ class _Values:
         lines = [TranscriptLine(f"{where}[{at}]", one) for at, one in enumerate(objects)]
         placed = [(f"{where}[{at}]", one) for at, one in enumerate(value)]
         recordings: Iterable[Recording]
-        if self.format == "claude-code" or (objects and is_claude_code(objects[0])):
-            recordings = read_claude_code(lines, id, where)
-        elif self.format == "codex" or (objects and is_codex(objects[0])):
-            recordings = [read_codex(lines, id, where)]
+        transcript = _line_format_of(objects, self.format)
+        if transcript is not None:
+            recordings = transcript.read(lines, id, where)
         else:
             recordings = [self._list(value, id if not single else self.stem, where)]
             placed = [(f"{where}: messages[{at}]", one) for at, one in enumerate(value)]
@@ -377,8 +384,15 @@ class _Values:
 
     def _object(self, raw: JsonObject, id: str, where: str) -> Iterator[Recording]:
         """An object: a session, a request with or without what was recorded around it, a chat."""
+        document = self._document(raw)
+        if document is not None:
+            yield from document.read(raw, id, where)
+            return
         if isinstance(raw.get("events"), list):
             yield _session(raw, where)
+            return
+        if is_spans(raw):
+            yield from self._join(self._spans(raw, id, where))
             return
         if is_trace(raw):
             yield from self.read(raw["observations"], id, f"{where}: observations", single=False)
@@ -410,8 +424,12 @@ class _Values:
                 request, dialect, label, where, response=response, model=_model_in(raw)
             )
             if recording.call is not None:
-                recording = recording._replace(call=recording.call._replace(time=_time_in(raw)))
-            beside = () if inner is None else _find_other_fields(raw, _ENVELOPE, "request", where)
+                exchange = _exchange_in(raw, request, recording, where, answer=response)
+                recording = recording._replace(
+                    call=recording.call._replace(time=exchange.started or 0.0),
+                    exchanges=(exchange,),
+                )
+            beside = () if inner is None else find_other_fields(raw, _ENVELOPE, "request", where)
             yield recording._replace(aside=(*recording.aside, *beside))
             return
         if not isinstance(messages, list):
@@ -428,11 +446,30 @@ class _Values:
         else:
             recording = _with_tools(self._list(messages, label, where), request.get("tools"))
         fields = [
-            *_find_other_fields(request, ("id", "messages", "tools", "model"), "messages", where)
+            *find_other_fields(request, ("id", "messages", "tools", "model"), "messages", where)
         ]
         if inner is not None:
-            fields += _find_other_fields(raw, _ENVELOPE, "request", where)
+            fields += find_other_fields(raw, _ENVELOPE, "request", where)
         yield recording._replace(aside=(*recording.aside, *fields))
+
+    def _document(self, raw: JsonObject) -> Document | None:
+        """The form of an object that tells what it is, if it is the one that was named."""
+        if self.format is not None:
+            return next((one for one in DOCUMENTS if one.name == self.format), None)
+        return next((one for one in DOCUMENTS if one.fits(raw)), None)
+
+    def _spans(self, raw: JsonObject, id: str, where: str) -> Iterator[Recording]:
+        """The calls of models in spans; other spans are named, and tools must have been called."""
+        for number, span in enumerate(list_spans(raw), 1):
+            place = f"{where}: span {span.id or number}"
+            flavour, kind, row = row_of_span(span)
+            if kind == "model":
+                observed = read_observation(row, id, place, self._list, format=flavour)
+                yield _with_tools(observed, tools_of_observation(row))
+                continue
+            self.skipped.add(f"span `{kind}`", "no model was asked in it", place)
+            if kind == "tool":
+                self.ran_in_spans.append((text_at(row, "name"), place))
 
     def _observation(self, row: JsonObject, id: str, where: str) -> Iterator[Recording]:
         """A step of a trace, if a model was asked in it; another is named."""
@@ -453,7 +490,18 @@ def _with_tools(recording: Recording, tools: Json) -> Recording:
     return recording._replace(tools=tools_of(declared))
 
 
-_ENVELOPE = ("id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks")
+_TIMES = (
+    ("started", "start_time", "startTime", "started_at"),
+    ("first_token", "first_token_at", "completionStartTime"),
+    ("ended", "end_time", "endTime", "ended_at"),
+)
+"""What recorders call the beginning of a call, its first token and its end."""
+
+_ENVELOPE = (
+    "id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks", "path", "time",
+    "status", "status_code", "error", "latency_ms", "duration_ms",
+    *(key for keys in _TIMES for key in keys),
+)  # fmt: skip
 """What recorders write around a request, and is read."""
 
 
@@ -509,13 +557,37 @@ def _time_in(raw: JsonObject) -> float:
     return next((time for time in moments if time), 0.0)
 
 
-def _find_other_fields(
-    raw: JsonObject, known: Sequence[str], what: str, where: str
-) -> Iterator[Aside]:
-    for name, value in raw.items():
-        if name not in known and value not in (None, "", [], {}):
-            yield Aside(f"`{name}` next to the {what}", "it is not part of the conversation", 1,
-                        (where,))  # fmt: skip
+def _exchange_in(
+    raw: JsonObject, request: JsonObject, recording: Recording, where: str, *, answer: Json
+) -> Exchange:
+    """The call as it was recorded: request, answer, times, status and error."""
+    made = exchange_of_request(
+        request,
+        recording.format,
+        model=recording.model or _model_in(raw),
+        answer=unwrap_answer(answer),
+        source=where,
+    )
+    status = next((raw[key] for key in ("status", "status_code") if key in raw), None)
+    error = raw.get("error")
+    if not error and recording.call is not None and recording.call.failed:
+        error = object_in(made.answer).get("error") or "the answer is an error"
+    times = [
+        next((time for key in keys if (time := seconds(raw.get(key)))), None) for keys in _TIMES
+    ]
+    took = next((raw[key] for key in ("latency_ms", "duration_ms") if key in raw), None)
+    started, first, ended = times
+    started = started or _time_in(raw) or None
+    if ended is None and started is not None and isinstance(took, int | float):
+        ended = started + took / 1000
+    return replace(
+        made,
+        started=started,
+        first_token=first,
+        ended=ended,
+        status=status if isinstance(status, int) else None,
+        error=error if isinstance(error, str) else compact(error) if error else "",
+    )
 
 
 def _session(raw: JsonObject, where: str) -> Recording:
@@ -529,6 +601,8 @@ def _is_document(row: JsonObject) -> bool:
     # lines of Codex and Claude Code have such keys too, and are parts of one conversation
     if isinstance(row.get("payload"), dict) or "uuid" in row:
         return False
+    if any(one.fits(row) for one in DOCUMENTS) or is_spans(row):
+        return True
     if is_observation(row) or is_trace(row) or row.get("schemaType") == "ModelInvocationLog":
         return True
     keys = ("events", "messages", "contents", "request", "body")
@@ -665,10 +739,39 @@ FORMATS: Mapping[str, str] = {
     "openai-agents": "session items, or to_input_list()",
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
+    "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
+    **{one.name: one.about for one in DOCUMENTS},
+    **{one.name: one.about for one in FLAVOURS},
     "langfuse": "observations or traces as Langfuse exports them",
     "weft": "a session as Weft writes it",
 }
 """The formats by name, and what each is."""
+
+
+class LineFormat(NamedTuple):
+    """A form that the lines of a transcript may have; many of its lines are not messages."""
+
+    name: str
+    fits: Callable[[JsonObject], bool]
+    """Whether a line is one of them."""
+    looked_at: int | None
+    """How many lines are looked at to tell; None: all of them."""
+    read: Callable[[Sequence[TranscriptLine], str, str], Iterable[Recording]]
+
+
+LINE_FORMATS: tuple[LineFormat, ...] = (
+    LineFormat("claude-code", is_claude_code, None, read_claude_code),
+    LineFormat("codex", is_codex, 3, read_codex),
+    LineFormat("copilot-cli", is_copilot, 3, read_copilot),
+)
+"""The first that fits is taken."""
+
+
+def _line_format_of(rows: list[JsonObject], wanted: str | None) -> LineFormat | None:
+    """The transcript that lines are of: the one that was named, else the first that fits."""
+    if wanted is not None:
+        return next((one for one in LINE_FORMATS if one.name == wanted), None)
+    return next((one for one in LINE_FORMATS if any(map(one.fits, rows[: one.looked_at]))), None)
 
 
 def _format_of(messages: list[JsonObject], named: str | None) -> Format | None:

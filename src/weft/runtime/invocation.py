@@ -24,10 +24,11 @@ from weft.runtime.costs import Spending
 from weft.runtime.feeds import Feeds
 from weft.runtime.flow import RunFlow
 from weft.runtime.forks import Forks
-from weft.runtime.place import Interrupted, NodeFailed, Place, path_of
+from weft.runtime.place import Interrupted, NodeFailed, Place, path_of, place_of
 from weft.runtime.program import AgentBindings, Program, await_value, wrong_answer
 from weft.runtime.run_log import RunLog
 from weft.runtime.surroundings import RunSurroundings
+from weft.runtime.tracing import RunTrace
 from weft.session import Actions, ArtifactStore, Event, Session, SessionKey, Store
 from weft.session.event import EMPTY_ACTIONS
 from weft.session.flow import TRUSTED, TrustLabel, note_of
@@ -176,6 +177,8 @@ class Invocation:
         """What ended the run, if something did."""
         self.announced: list[object] = []
         """The plugins that were told of the run, and not yet of its end."""
+        self.trace: RunTrace | None = None
+        """What follows the run, where a plugin traces it."""
         self.is_repeated = False
         """Whether the log had the request already."""
         self.is_settled = False
@@ -248,7 +251,16 @@ class Invocation:
             stored = [await with_labels(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._show_plugins(event) for event in stored]
-        await self.log.append(stored)
+        if self.trace is None:
+            await self.log.append(stored)
+            return stored
+        step = self.trace.begin_store(place_of(stored[-1]), len(stored))
+        try:
+            await self.log.append(stored)
+        except BaseException as error:
+            step.end(error)
+            raise
+        step.end()
         return stored
 
     def ready(self, event: Event) -> Event | None:

@@ -35,6 +35,7 @@ from weft.runtime.handles import OpenedStream, hides_text
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
 from weft.runtime.program import AgentBindings, chosen_model
+from weft.runtime.tracing import TracedStep
 from weft.session import Event, Session
 from weft.session.event import new_id
 from weft.session.flow import TRUSTED, TrustLabel, note_of
@@ -57,8 +58,8 @@ class ModelCall:
 
     __slots__ = (
         "_bindings", "_changed", "_compiled", "_invocation", "_is_refused", "_is_sent", "_opened",
-        "_place",
-        "_plan", "_prompt", "_reads", "_root", "_spoke", "_wire", "_withheld", "_within",
+        "_place", "_plan", "_prompt", "_reads", "_root", "_spoke", "_traced", "_wire", "_withheld",
+        "_within",
         "begins_anew", "cancelled", "context", "id", "performed", "response", "stream",
     )  # fmt: skip
 
@@ -82,6 +83,7 @@ class ModelCall:
         self._changed: Lowered | None = None
         self._is_sent = False
         self._spoke = False
+        self._traced: TracedStep | None = None
         self._is_refused = False
         self._within: int | None = None
         self._withheld: frozenset[str] = frozenset()
@@ -105,6 +107,8 @@ class ModelCall:
         """Compile, and call `before_model`; False if a callback answered for the model."""
         invocation, callbacks = self._invocation, self._bindings.callbacks
         self._within = invocation.services.limits.get(self._plan.target.model)
+        if invocation.trace is not None:
+            self._traced = invocation.trace.begin_compile(self._plan.agent.name, self._place)
         try:
             self._compiled = compiled = await self._compile(self._within)
         except BudgetExceeded:
@@ -114,6 +118,8 @@ class ModelCall:
             self._within = None
             self._compiled = compiled = await self._compile(None)
         self._prompt = prompt = compiled.prompt
+        if self._traced is not None:
+            self._traced.end(compiled)
         if self._bindings.watches_model:
             self.context = invocation.context(self._plan.agent.name, self._place)
         if self.context is not None and callbacks.before_model:
@@ -141,6 +147,10 @@ class ModelCall:
     def answers(self) -> AsyncIterator[ModelResponse]:
         """What the model says, as it says it."""
         self._is_sent = True
+        if (trace := self._invocation.trace) is not None:
+            if self._traced is not None:
+                self._traced.end()  # the request before it was refused
+            self._traced = trace.begin_model(self._plan.agent.name, self._place, self._compiled)
         problems = self._compiled.prompt.diagnostics
         lowered = self._changed
         if lowered is None:
@@ -166,6 +176,8 @@ class ModelCall:
     def partial(self, response: ModelResponse) -> Event:
         """A piece of the answer, for display. If it begins anew, earlier pieces are void."""
         self._spoke = True
+        if self._traced is not None:
+            self._traced.note_chunk()
         place = self._place
         again, self.begins_anew = self.begins_anew, False
         content = response.content
@@ -259,6 +271,8 @@ class ModelCall:
             if self._spoke:
                 code, words = "cut_stream", "the model's answer was cut off before its end"
             response = ModelResponse(error_code=code, error_message=words)
+        if self._traced is not None:
+            self._traced.end(response)
         if self.context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self.context)
         watched = await self._find_cache_miss(response) if response.usage is not None else None

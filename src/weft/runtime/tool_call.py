@@ -49,6 +49,7 @@ from weft.runtime.program import AgentBindings, BoundTool, await_value
 from weft.runtime.questions import CallQuestions
 from weft.runtime.result import is_cut, parse
 from weft.runtime.sinks import ArgumentSource, Doubt, find_doubt
+from weft.runtime.tracing import RunTrace
 from weft.session import Actions, Event
 from weft.session.branches import branches_of
 from weft.session.event import EMPTY_ACTIONS, apply_delta, without_temp
@@ -172,7 +173,8 @@ class ToolCall:
         """
         if self.outcome is None:
             self._finish = finish
-            outcome = await self._decide()
+            trace = self._invocation.trace
+            outcome = await (self._decide() if trace is None else self._trace_decision(trace))
             if self._opened and not outcome.is_own:
                 label = outcome.label | self.opened_label
                 outcome = msgspec.structs.replace(outcome, label=label)
@@ -189,6 +191,17 @@ class ToolCall:
         if outcome is None or outcome.response is None or outcome.raised:
             return None
         return _record(outcome)
+
+    async def _trace_decision(self, trace: RunTrace) -> Outcome:
+        """Decide as a step of a trace."""
+        step = trace.begin_tool(self._bindings.agent.name, self._place, self.call)
+        try:
+            outcome = await self._decide()
+        except BaseException as error:
+            step.end(error)
+            raise
+        step.end(outcome)
+        return outcome
 
     async def _decide(self) -> Outcome:
         """What becomes of the call: refused, asked about, left open by a crash, or run."""

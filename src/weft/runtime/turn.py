@@ -5,6 +5,7 @@ anywhere: it looks at what its place has done, and does what is left.
 """
 
 import logging
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ from weft.runtime.result import (
     put_together,
     spell_out_answer,
 )
+from weft.runtime.tracing import TracedStep
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
 from weft.session.flow import TRUSTED, flow_of, note_of
@@ -77,6 +79,7 @@ async def run_agent(
     progress = invocation.log.progress(place)
     invocation.flow.recall(place, place.path)
     turn: Turn | None = None
+    traced: TracedStep | None = None
     # Somebody dealt with this failure before the run was resumed, so it stays one. Elsewhere a
     # failure ended the run, and a run that goes on tries again.
     if progress.failed is not None and invocation.log.is_sheltered(place):
@@ -103,11 +106,15 @@ async def run_agent(
                 from weft.runtime.effects import equipped_root  # few agents have toolsets to ask
 
                 equipped = await equipped_root(invocation, place, root, agent)
+            if invocation.trace is not None:
+                traced = invocation.trace.begin_agent(agent.name, place)
             turn = Turn(invocation, place, root, equipped, agent.name, progress)
             if not progress.begun:
                 for event in await turn.begin():
                     yield event
                 if progress.agent != agent.name:  # a callback handed over
+                    if traced is not None:
+                        traced.end()
                     continue
             reply: Event | None = None
             while progress.answered is None:
@@ -156,6 +163,8 @@ async def run_agent(
                 if step.ending is not None:
                     raise step.ending
                 if progress.agent != agent.name:  # it was handed over
+                    if traced is not None:
+                        traced.end()
                     break
             else:
                 if not progress.ended:
@@ -171,6 +180,9 @@ async def run_agent(
         event = await invocation.commit(failed)
         yield event
         raise NodeFailed(event, error) from error
+    finally:
+        if traced is not None:
+            traced.end(sys.exception())
 
 
 class StepEnd(msgspec.Struct, frozen=True):

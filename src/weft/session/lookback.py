@@ -433,7 +433,7 @@ class LogFacts(msgspec.Struct, frozen=True):
                 notes = event.provenance
                 forks = forks_after(forks, notes)
                 if notes.offered is not None:
-                    untrusted |= notes.offered.untrusted()
+                    untrusted |= notes.offered.find_untrusted()
                 if notes.reaches_back:
                     reaches_back = reshaped = position
                 if notes.writes and not actions.state_delta and written_by(event):

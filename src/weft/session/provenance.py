@@ -55,7 +55,7 @@ class OfferedTools(msgspec.Struct, frozen=True):
     agent: str
     tools: list[JsonObject]
 
-    def untrusted(self) -> set[str]:
+    def find_untrusted(self) -> set[str]:
         """The names of tools whose results nobody vouches for."""
         return {str(one["name"]) for one in self.tools if one.get("untrusted") is True}
 
