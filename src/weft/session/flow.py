@@ -497,8 +497,11 @@ class KeyLabels(msgspec.Struct, frozen=True):
         last = self.last
         for event in events:
             actions = event.actions
-            if not (actions.state_delta or actions.artifact_delta or event.is_noted):
-                continue
+            if not actions.state_delta and not actions.artifact_delta:
+                # a branch, or the node that opens one, writes for the branch alone
+                is_inside = event.branch is not None or actions.agent_state is not None
+                if not is_inside or not event.is_noted:
+                    continue
             written = written_by(event)
             if not written and not actions.artifact_delta:
                 continue
