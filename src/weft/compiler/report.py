@@ -91,6 +91,8 @@ class SentRow(msgspec.Struct, frozen=True):
     shared: bool = False
     history: bool = False
     pieces: tuple[Piece, ...] = ()
+    trust: str = "trusted"
+    """Whose text had influence on it, as `trusted` or `untrusted read_file.result`."""
 
 
 class LeftOutRow(msgspec.Struct, frozen=True):
@@ -182,6 +184,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     inferred: tuple[str, ...]
     uncounted: tuple[str, ...] = ()
     """What the provider adds that nobody else can count; then `tokens` is the least."""
+    trust: str = "trusted"
+    """What the reply will carry: the join of the request."""
 
     @property
     def by_source(self) -> dict[Source, int]:
@@ -254,7 +258,18 @@ def header_lines(report: Report) -> list[str]:
         *(f"  {line}" for line in prefix_lines(report.prefix, report.tokens)),
         f"  {cached_line(report)}",
         *(f"  {line}" for line in cost_lines(report)),
+        *trust_lines(report),
     ]
+
+
+def trust_lines(report: Report) -> list[str]:
+    """Whose text the reply will carry; nothing for a request of trusted text."""
+    if report.trust == "trusted":
+        return []
+    words = f"this reply will carry: {report.trust}"
+    lead = " " * 11
+    lines = textwrap.wrap(words, WIDTH, initial_indent=lead, subsequent_indent=lead)
+    return [f"  trust    {lines[0].strip()}", *lines[1:]]
 
 
 def at_least(report: Report) -> str:
