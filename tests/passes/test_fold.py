@@ -31,7 +31,7 @@ from weft.declare import Policy
 from weft.dialects.strict import check_request
 from weft.errors import DeclarationError
 from weft.inspector.inspection import Inspection
-from weft.ir import CallBlock, Item, TextBlock
+from weft.ir import CallBlock, Item, ResultBlock, TextBlock
 from weft.ir.block import FOLDED
 from weft.runtime.recall import found_among
 from weft.values import JsonObject

@@ -205,7 +205,8 @@ def _with_problem(prompt: Prompt, env: Env, view: int, *, stays: str) -> Prompt:
     window = _window_for(view, env)
     if not stays and not 0 < window < view:
         return prompt
-    message, severity = stays, Severity.INFO
+    message = stays
+    severity: Severity | None = Severity.INFO
     hint = "leave out .priority(1) or the label where steps may become notes, or .fold()"
     if 0 < window < view:
         head, severity = env.tools.head, None

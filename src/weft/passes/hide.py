@@ -210,7 +210,7 @@ class _ByLabel(Mapping[str, Trust]):
             return "untrusted"
         return "typed" if name in self._label.typed else "trusted"
 
-    def get(self, key: str, default: object = None) -> Trust:  # type: ignore[override]
+    def get(self, key: str, default: object = None) -> Trust:
         return self[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -485,7 +485,7 @@ class _ReadState(dict[str, Json]):
         self._reads.add(key)
         return super().__getitem__(key)
 
-    def get(self, key: str, default: object = None) -> Json:  # type: ignore[override]
+    def get(self, key: str, default: object = None) -> Json:
         self._reads.add(key)
         return cast("Json", super().get(key, default))
 
