@@ -5,9 +5,9 @@ make side-by-side RUNS=long.jsonl
 
 A line of the file is a run: `{"messages": [...]}` of a chat. `cost` is relative to plain history,
 in fresh tokens of the yardstick. `with recalls` adds what each step that misses something would
-have had to ask for again. `rebuilt` is the share of shortened texts that come back letter by letter,
-`illegal` counts requests that their provider would refuse, and `changed` is the share of requests
-that are not what the program wrote.
+have had to ask for again. `rebuilt` is the share of shortened texts that come back letter by
+letter, `illegal` counts requests that their provider would refuse, and `changed` is the share of
+requests that are not what the program wrote.
 """
 
 import argparse
