@@ -277,7 +277,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget_modules_in(folder: Path) -> None:
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # threads may import
         if str(getattr(module, "__file__", None)).startswith(str(folder)):
             del sys.modules[name]
 

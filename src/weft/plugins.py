@@ -3,28 +3,30 @@
 Each is a plain class with the callbacks it needs, and an example of how to write another.
 """
 
+import asyncio
 import base64
 import binascii
+import inspect
 import logging
 import mimetypes
 import time
-from collections.abc import Callable, Mapping
-from typing import Literal, TextIO, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, NamedTuple, TextIO, TypeAlias, cast
 
 import msgspec
 
-from weft.content import Content, Part
+from weft.content import Content, Part, text_part
 from weft.declare import CallbackContext, Tool, ToolContext
-from weft.detect import find, kinds_named
+from weft.detect import mask_secrets
 from weft.errors import DeclarationError, RunError, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.jsonschema import shorten
 from weft.runtime.plugins import RunOutcome
-from weft.runtime.program import Plugin
+from weft.runtime.program import Plugin, callback_name
 from weft.session import Event
 from weft.values import Json, JsonObject, compact, digest
 
-__all__ = ["GlobalInstruction", "Logging", "ReflectAndRetry", "SaveMedia"]
+__all__ = ["GlobalInstruction", "Guardrail", "Logging", "ReflectAndRetry", "SaveMedia"]
 
 
 class GlobalInstruction(Plugin):
@@ -40,6 +42,144 @@ class GlobalInstruction(Plugin):
                 hint='write GlobalInstruction("Answer in {language}.")',
             )
         self.global_instruction = text
+
+
+Check: TypeAlias = Callable[[str], "str | Awaitable[str | None] | None"]
+"""A function that reads a text and says what is wrong with it, or None."""
+
+
+class _Objection(NamedTuple):
+    """What a check found wrong."""
+
+    check: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the guardrail `{self.check}` objects: {self.reason}"
+
+
+class Guardrail(Plugin):
+    """Checks what a user says and what agents answer; where a check objects, the run ends.
+
+    A check takes a text and returns None, or what is wrong with it; it may be async, and may ask a
+    model. Checks of `input` begin with the run and work while the model does: its answer is not
+    stored, and no tool runs, before they are done. With `wait=True` the model is not asked before.
+    Checks of `output` read each answer without calls before it is stored. If one objects, the
+    run ends with an error event `guardrail`, or, where there is a `reply`, with those words. A
+    check that raises ends the run too.
+    """
+
+    name = "guardrail"
+
+    def __init__(
+        self,
+        *,
+        input: Check | tuple[Check, ...] = (),
+        output: Check | tuple[Check, ...] = (),
+        reply: str = "",
+        wait: bool = False,
+    ) -> None:
+        self._input = _read_checks("input", input)
+        self._output = _read_checks("output", output)
+        if not self._input and not self._output:
+            raise DeclarationError(
+                "there is nothing to check",
+                where="Guardrail",
+                hint="pass a function: Guardrail(input=is_about_orders)",
+            )
+        if not isinstance(cast("object", reply), str):
+            raise DeclarationError(f"reply={reply!r}", where="Guardrail", hint="pass a text")
+        if not isinstance(cast("object", wait), bool):
+            raise DeclarationError(f"wait={wait!r}", where="Guardrail", hint="pass True or False")
+        self._reply = reply
+        self._wait = wait
+        self._running: dict[str, asyncio.Task[_Objection | None]] = {}
+
+    async def before_run(self, ctx: CallbackContext) -> Content | None:
+        """Begin to check what the user said; the answer, where a reply takes the run's place."""
+        message = ctx.user_content
+        if not self._input or message is None or not message.text:
+            return None
+        task = asyncio.create_task(_find_objection(self._input, message.text))
+        if self._reply:
+            return _spell_reply(self._reply) if await task is not None else None
+        self._running[ctx.invocation_id] = task
+        return None
+
+    async def before_model(self, ctx: CallbackContext, prompt: Prompt) -> ModelResponse | None:
+        """The refusal, where the model is not to be asked before the checks are done."""
+        task = self._running.get(ctx.invocation_id)
+        objection = await task if task is not None and (self._wait or task.done()) else None
+        return None if objection is None else _refuse(objection)
+
+    async def after_model(
+        self, ctx: CallbackContext, response: ModelResponse
+    ) -> ModelResponse | None:
+        """The refusal in place of an answer, or its reply."""
+        task = self._running.get(ctx.invocation_id)
+        objection = await task if task is not None else None
+        parts = (response.content.parts or ()) if response.content is not None else ()
+        answers = not any(part.function_call is not None for part in parts)
+        if objection is None and self._output and answers and response.text:
+            objection = await _find_objection(self._output, response.text)
+        if objection is None:
+            return None
+        if self._reply:
+            return msgspec.structs.replace(response, content=_spell_reply(self._reply))
+        return msgspec.structs.replace(_refuse(objection), usage=response.usage)
+
+    async def after_run(self, ctx: CallbackContext, outcome: RunOutcome) -> None:
+        """The end of a run that asked no model: what a check objects to is raised."""
+        task = self._running.pop(ctx.invocation_id, None)
+        if task is None:
+            return
+        if outcome.status != "done":
+            task.cancel()
+        elif (objection := await task) is not None:
+            raise RunError(str(objection), where="Guardrail", hint="change what is asked")
+
+
+def _read_checks(where: str, checks: object) -> tuple[Check, ...]:
+    several = cast("tuple[object, ...]", checks) if isinstance(checks, (tuple, list)) else (checks,)
+    for check in several:
+        if not callable(check):
+            raise DeclarationError(
+                f"{describe_kind(check)} is not a check",
+                where=f"Guardrail.{where}",
+                hint="pass a function that takes a text and returns what is wrong with it, or None",
+            )
+    return cast("tuple[Check, ...]", tuple(several))
+
+
+async def _find_objection(checks: tuple[Check, ...], text: str) -> _Objection | None:
+    """What the first check that objects says; all work at the same time."""
+    for check, reason in zip(
+        checks, await asyncio.gather(*(_ask_check(check, text) for check in checks)), strict=True
+    ):
+        if reason:
+            return _Objection(callback_name(check), reason)
+    return None
+
+
+async def _ask_check(check: Check, text: str) -> str | None:
+    reason: object = check(text)
+    if inspect.isawaitable(reason):
+        reason = await cast("Awaitable[object]", reason)
+    if reason is None or isinstance(reason, str):
+        return reason
+    raise RunError(
+        f"`{callback_name(check)}` returned {describe_kind(reason)}",
+        where="Guardrail",
+        hint="return what is wrong with the text, or None",
+    )
+
+
+def _spell_reply(words: str) -> Content:
+    return Content(parts=(text_part(words),), role="model")
+
+
+def _refuse(objection: _Objection) -> ModelResponse:
+    return ModelResponse(error_code="guardrail", error_message=str(objection))
 
 
 class Logging(Plugin):
@@ -159,7 +299,7 @@ class Logging(Plugin):
         return f': "{shorten(" ".join(text.split()), self._texts)}"' if self._texts else ""
 
     def _write(self, line: str, *, level: int | None = None) -> None:
-        line = _without_secrets(line)
+        line = mask_secrets(line)
         if isinstance(self._to, logging.Logger):
             self._to.log(self._level if level is None else level, "%s", line)
         else:
@@ -168,13 +308,6 @@ class Logging(Plugin):
 
 def _short(name: str) -> str:
     return name[:8]
-
-
-def _without_secrets(line: str) -> str:
-    """The line without keys, tokens and passwords that have a known form."""
-    for one in reversed(find(line, kinds_named(["secrets"]))):
-        line = f"{line[: one.start]}[secret]{line[one.end :]}"
-    return line
 
 
 class SaveMedia(Plugin):

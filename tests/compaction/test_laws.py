@@ -60,7 +60,7 @@ def _pointers(compacted: weft.Compacted) -> str:
 def test_requests_of_a_run_begin_with_each_other_and_are_the_same_cold(policy: weft.Policy) -> None:
     for seed in range(START, START + HISTORIES // 4):
         dialect, request = random_request(seed)
-        talk, before = TALKS[dialect], list[Wire]()
+        talk, before, notes = TALKS[dialect], list[Wire](), 0
         messages = talk.messages(request)
         for end, message in enumerate(messages):
             if not end or not talk.is_answer(message) or talk.is_answer(messages[end - 1]):
@@ -70,11 +70,34 @@ def test_requests_of_a_run_begin_with_each_other_and_are_the_same_cold(policy: w
             edited = "WEFT502" in [one.code for one in compacted.diagnostics]
             assert after[: len(before)] == before or edited, f"history {seed}, message {end}"
             before = after
+            # only a fold costs more in its own request, and all later ones cost less
+            folded, notes = compacted.sources.count(None) > notes, compacted.sources.count(None)
+            assert compacted.cost <= compacted.cost_before * 1.000001 or folded, f"history {seed}"
         grown = weft.compact(request, policy)
         forget()
         cold = weft.compact(request, policy)
         assert cold.request == grown.request, f"history {seed}"
         assert cold.tokens == grown.tokens, f"history {seed}"
+
+
+@pytest.mark.parametrize("seed", range(START, START + HISTORIES // 4))
+def test_any_policy_gives_the_same_to_a_request_that_grew(seed: int) -> None:
+    dialect, request = random_request(seed)
+    talk, policy = TALKS[dialect], random_policy(seed)
+    messages = talk.messages(request)
+    starts = [end for end, one in enumerate(messages) if end and talk.is_answer(one)]
+    for end in (*starts, len(messages)):
+        part = talk.with_messages(request, messages[:end])
+        outcomes = list[object]()
+        for known in (True, False):
+            if not known:
+                forget()
+            try:
+                compacted = weft.compact(part, policy)
+                outcomes.append((compacted.request, compacted.tokens, compacted.cost))
+            except (BudgetExceeded, ProtectionError) as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1], f"message {end} under {policy}"
 
 
 @pytest.mark.parametrize("seed", range(START, START + HISTORIES // 4))

@@ -62,7 +62,7 @@ def require_receipt(root: Node, session: Session) -> None:
     inspection = Inspection(root, Session(session.id, events=events, state=session.initial))
     receipt = inspection.receipt()
     assert [line.event for line in receipt.lines] == [one.id for one in events if is_answer(one)]
-    for line, step in zip(receipt.compared, inspection.steps, strict=True):
+    for line, step in zip(receipt.comparable_lines, inspection.steps, strict=True):
         assert step.request is not None
         assert line.call.expected is not None
         assert line.call.expected.total == step.request.tokens

@@ -9,6 +9,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from weft.declare import Agent, Node
+from weft.declare.agent import walk_nodes, walk_tree
+
 REAL = importlib.util.find_spec("google") is not None and (
     importlib.util.find_spec("google.adk") is not None
 )
@@ -97,3 +100,17 @@ else:
         tool_context.actions.escalate = True
 
     exit_loop.__module__ = "google.adk.tools.exit_loop_tool"
+
+
+def find_homes(node: Node) -> dict[str, Agent]:
+    """Every agent that speaks in the conversation by name, with the root of its tree."""
+    homes: dict[str, Agent] = {}
+    for flow, _ in walk_nodes(node):
+        if not isinstance(flow, Agent):
+            continue
+        for member, _ in walk_tree(flow):
+            if isinstance(member, Agent):
+                homes.setdefault(member.name, flow)
+            else:
+                homes = {**find_homes(member), **homes}
+    return homes

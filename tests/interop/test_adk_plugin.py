@@ -25,11 +25,9 @@ with warnings.catch_warnings():
 
 from tests.interop.kit import (
     AgentTool,
-    BasePlugin,
     GlobalInstructionPlugin,
     LlmAgent,
     LoopAgent,
-    ParallelAgent,
     PlanReActPlanner,
     SequentialAgent,
     exit_loop,
@@ -146,66 +144,11 @@ def classified(model: Any) -> Any:
 CLASSIFIED = {"classifier": ["a long trip by air"], "booker": ["Booked."]}
 
 
-def test_a_value_that_the_instruction_carries_is_sent_once() -> None:
-    plain, compiled, plugin = both(classified, CLASSIFIED)
-    assert "a long trip by air" in contents(plain.asked("booker"))
-    request = compiled.asked("booker")
-    assert "a long trip by air" not in contents(request)
-    assert "Intent: a long trip by air" in str(request.config.system_instruction)
-    assert contents(request) == "user: Fly me to Oslo"
-    assert plugin.compiled == 2
-    assert not plugin.left
-
-
 def test_the_run_itself_is_the_same() -> None:
     plain, compiled, _ = both(classified, CLASSIFIED)
     assert compiled.text == plain.text == "Booked."
     assert compiled.state == plain.state == {"intent": "a long trip by air"}
     assert [e.author for e in compiled.events] == [e.author for e in plain.events]
-
-
-def test_a_message_that_google_adk_loses_stays() -> None:
-    def build(model: Any) -> Any:
-        root = classified(model)
-        root.sub_agents[1].include_contents = "none"
-        return root
-
-    plain, compiled, _ = both(build, CLASSIFIED)
-    assert "Oslo" not in contents(plain.asked("booker"))
-    assert contents(compiled.asked("booker")) == "user: Fly me to Oslo"
-
-
-def test_words_that_no_instruction_carries_are_kept_with_who_said_them() -> None:
-    def build(model: Any) -> Any:
-        last = LlmAgent(name="second", model=model, instruction="Go on.", include_contents="none")
-        return SequentialAgent(
-            name="talk",
-            sub_agents=[LlmAgent(name="first", model=model, instruction="Begin."), last],
-        )
-
-    script = {"first": ["Once upon a time"], "second": ["The end"]}
-    _, compiled, plugin = both(build, script)
-    assert "Fly me to Oslo" in contents(compiled.asked("second"))
-    assert "Once upon a time" in contents(compiled.asked("second"))
-    assert not plugin.left
-
-
-def test_what_branches_said_reaches_the_one_who_merges_it() -> None:
-    def build(model: Any) -> Any:
-        one = LlmAgent(name="web", model=model, instruction="Search.")
-        two = LlmAgent(name="papers", model=model, instruction="Read.", output_key="papers")
-        merger = LlmAgent(name="merger", model=model, instruction="Merge, with {papers}.")
-        fan = ParallelAgent(name="fan", sub_agents=[one, two])
-        return SequentialAgent(name="all", sub_agents=[fan, merger])
-
-    script = {"web": ["web says yes"], "papers": ["papers say no"], "merger": ["maybe"]}
-    plain, compiled, plugin = both(build, script)
-    request = compiled.asked("merger")
-    assert contents(request).count("web says yes") == 1
-    assert "papers say no" not in contents(request)
-    assert "papers say no" in contents(plain.asked("merger"))
-    assert "papers" not in contents(compiled.asked("web"))
-    assert not plugin.left
 
 
 def get_weather(city: str) -> dict[str, str]:
@@ -222,24 +165,7 @@ def test_calls_and_results_are_sent_as_google_adk_sends_them() -> None:
     assert compiled.asked("bot", 1).contents == plain.asked("bot", 1).contents
     assert compiled.asked("bot", 1).config.tools == plain.asked("bot", 1).config.tools
     assert compiled.text == "It rains."
-    assert plugin.compiled == 2
-
-
-def test_a_hand_over_works_and_is_told_in_fewer_words() -> None:
-    def build(model: Any) -> Any:
-        bills = LlmAgent(name="bills", model=model, instruction="Bills.", description="Bills.")
-        other = LlmAgent(name="other", model=model, instruction="Others.", description="Others.")
-        return LlmAgent(name="desk", model=model, instruction="Lead.", sub_agents=[bills, other])
-
-    script = {"desk": [call("transfer_to_agent", agent_name="bills")], "bills": ["Paid."]}
-    plain, compiled, plugin = both(build, script)
-    assert compiled.text == "Paid."
-    for agent in ("desk", "bills"):
-        said = str(compiled.asked(agent).config.system_instruction)
-        assert "transfer_to_agent" in said
-        assert "You have a list of other agents" not in said
-        assert size(compiled.asked(agent)) < size(plain.asked(agent))
-    assert not plugin.left
+    assert not plugin.compactor.compacted
 
 
 def test_what_tools_planners_and_plugins_add_stays() -> None:
@@ -253,64 +179,6 @@ def test_what_tools_planners_and_plugins_add_stays() -> None:
     assert "Be brief." in said
     assert "/*PLANNING*/" in said
     assert said.count("Help.") == 1
-    assert plugin.compiled == 1
-
-
-def test_a_request_that_holds_something_else_is_left_as_it_is() -> None:
-    class Adding(BasePlugin):
-        async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-            part = types.Part(text="Something from a database.")
-            llm_request.contents.append(types.Content(role="user", parts=[part]))
-
-    plugin = WeftPlugin()
-    found = ran(classified, CLASSIFIED, Adding(name="adding"), plugin)
-    assert "Something from a database." in contents(found.asked("booker"))
-    assert plugin.compiled == 0
-    assert dict(plugin.left) == {"the request holds a text that its session does not": 2}
-
-
-def test_a_request_that_somebody_has_shortened_is_left_as_it_is() -> None:
-    class Shortening(BasePlugin):
-        async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-            llm_request.contents = llm_request.contents[-1:]
-
-    plugin = WeftPlugin()
-    found = ran(
-        classified, {"classifier": ["x"] * 2, "booker": ["y"] * 2}, Shortening(name="cut"), plugin,
-        messages=("one", "two"),
-    )  # fmt: skip
-    assert contents(found.asked("classifier", 1)) == "user: two"
-    assert "the request lacks a text that its session holds" in plugin.left
-
-
-def test_a_callback_of_the_agents_still_changes_what_is_sent() -> None:
-    def add(callback_context: Any, llm_request: Any) -> None:
-        llm_request.contents.append(
-            types.Content(role="user", parts=[types.Part(text="And this.")])
-        )
-
-    def build(model: Any) -> Any:
-        root = classified(model)
-        root.sub_agents[1].before_model_callback = add
-        return root
-
-    found = ran(build, CLASSIFIED, WeftPlugin())
-    assert contents(found.asked("booker")) == "user: Fly me to Oslo\nuser: And this."
-
-
-def test_an_instruction_provider_is_asked_once_and_its_text_is_kept() -> None:
-    asked: list[str] = []
-
-    def build(model: Any) -> Any:
-        def instruct(context: Any) -> str:
-            asked.append(context.agent_name)
-            return "Keep {this}."
-
-        return LlmAgent(name="bot", model=model, instruction=instruct)
-
-    found = ran(build, {"bot": ["ok"]}, WeftPlugin())
-    assert asked == ["bot"]
-    assert "Keep {this}." in str(found.asked("bot").config.system_instruction)
 
 
 def test_a_budget_holds_for_every_request() -> None:
@@ -324,7 +192,7 @@ def test_a_budget_holds_for_every_request() -> None:
     compiled = ran(build, script, plugin, messages=turns)
     assert size(plain.asked("bot", 7)) > 1500
     assert all(size(request) <= 900 for _, request in compiled.model.asked)
-    assert plugin.compiled == 8
+    assert plugin.compactor.compacted > 2
 
 
 def test_a_budget_covers_what_only_google_adk_sends() -> None:
@@ -341,7 +209,7 @@ def test_a_budget_covers_what_only_google_adk_sends() -> None:
     assert all(
         "A long instruction." in str(r.config.system_instruction) for _, r in found.model.asked
     )
-    assert plugin.compiled == 6
+    assert plugin.compactor.compacted
 
 
 def test_what_became_a_handle_can_be_recalled() -> None:
@@ -364,29 +232,16 @@ def test_what_became_a_handle_can_be_recalled() -> None:
     assert "order number 123" not in contents(found.asked("bot", 1))
     assert "order number 123" in contents(found.asked("bot", 2))
     assert size(found.asked("bot", 2)) < 4000
-    assert plugin.compiled == 3
-
-
-def test_what_was_in_the_state_from_the_start_can_be_recalled() -> None:
-    def recalling(request: Any) -> Any:
-        handle = re.search(r"handle[: =\"']*([0-9a-f]{12})", contents(request))
-        assert handle is not None
-        return call("recall", handle=handle[1], query="order number 123")
-
-    def build(model: Any) -> Any:
-        return LlmAgent(name="bot", model=model, instruction="Help.")
-
-    orders = "\n".join(f"order number {n} of many" for n in range(400))
-    plugin = WeftPlugin(context=(C.default() + C.state("orders")).compact(texts=400))
-    found = ran(build, {"bot": [recalling, "Done."]}, plugin, state={"orders": orders})
-    assert "order number 123" not in contents(found.asked("bot", 0))
-    assert "order number 123" in contents(found.asked("bot", 1))
+    assert plugin.compactor.compacted == 2
 
 
 def test_a_policy_may_be_for_one_agent() -> None:
-    plugin = WeftPlugin(contexts={"booker": C.default().keep_duplicates()})
-    found = ran(classified, CLASSIFIED, plugin)
-    assert "a long trip by air" in contents(found.asked("booker"))
+    plugin = WeftPlugin(contexts={"booker": C.default().redact("email")})
+    found = ran(classified, CLASSIFIED, plugin, messages=("Write to bob@corp.example",))
+    assert "bob@corp.example" in contents(found.asked("classifier"))
+    assert "bob@corp.example" not in contents(found.asked("booker"))
+    assert plugin.compactors["booker"].compacted == 1
+    assert not plugin.compactor.compacted
 
 
 def test_nothing_that_goes_wrong_stops_the_run(caplog: pytest.LogCaptureFixture) -> None:
@@ -394,15 +249,9 @@ def test_nothing_that_goes_wrong_stops_the_run(caplog: pytest.LogCaptureFixture)
     plain, found = ran(classified, CLASSIFIED), ran(classified, CLASSIFIED, plugin)
     assert found.text == "Booked."
     assert contents(found.asked("booker")) == contents(plain.asked("booker"))
-    assert plugin.compiled == 0
-    assert sum(plugin.left.values()) == 2
+    assert not plugin.compactor.compacted
+    assert sum(plugin.compactor.skipped.values()) == 2
     assert "left as it is" in caplog.text
-
-
-def test_state_that_is_no_json_does_no_harm() -> None:
-    found = ran(classified, CLASSIFIED, plugin := WeftPlugin(), state={"odd": {1, 2}})
-    assert found.text == "Booked."
-    assert plugin.compiled == 2
 
 
 def test_media_arrives_byte_for_byte() -> None:
@@ -415,7 +264,7 @@ def test_media_arrives_byte_for_byte() -> None:
     parts = compiled.asked("bot").contents[0].parts or []
     assert parts[1].inline_data is not None
     assert parts[1].inline_data.data == bytes(range(256))
-    assert plugin.compiled == 1
+    assert not plugin.compactor.compacted
 
 
 def test_an_agent_behind_a_tool_and_a_loop_are_compiled_too() -> None:
@@ -434,31 +283,7 @@ def test_an_agent_behind_a_tool_and_a_loop_are_compiled_too() -> None:
     }
     plain, compiled, plugin = both(build, script)
     assert [name for name, _ in compiled.model.asked] == [name for name, _ in plain.model.asked]
-    assert plugin.compiled == len(compiled.model.asked)
-    assert not plugin.left
-
-
-def test_a_static_instruction_leaves_the_request_as_it_is() -> None:
-    def build(model: Any) -> Any:
-        return LlmAgent(
-            name="bot", model=model, instruction="Now {mood?}.", static_instruction="Always."
-        )
-
-    plain, compiled, plugin = both(build, {"bot": ["ok"]})
-    assert contents(compiled.asked("bot")) == contents(plain.asked("bot"))
-    assert plugin.compiled == 0
-
-
-def test_ten_turns_are_sent_as_an_ever_longer_prefix() -> None:
-    turns = [f"question {n}" for n in range(10)]
-    script = {"classifier": [f"kind {n}" for n in range(10)], "booker": ["fine"] * 10}
-    plain, compiled, plugin = both(classified, script, messages=turns)
-    assert plugin.compiled == 20
-    sent = [contents(compiled.asked("booker", n)) for n in range(10)]
-    assert all(f"question {n}" in sent[9] for n in range(10))
-    assert sum(map(size, (r for _, r in compiled.model.asked))) < sum(
-        map(size, (r for _, r in plain.model.asked))
-    )
+    assert sum(plugin.compactor.skipped.values()) == len(compiled.model.asked)
 
 
 @pytest.mark.parametrize("wrong", [3, "C.none()", C])

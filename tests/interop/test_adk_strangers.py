@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import weft
-from tests.interop.kit import REAL
+from tests.interop.kit import REAL, find_homes
 
 if not REAL:
     pytest.skip("google-adk is not installed", allow_module_level=True)
@@ -29,7 +29,6 @@ from weft import Severity, WeftError
 from weft.cli import main
 from weft.declare import agents_of
 from weft.interop.adk import check_adk, from_adk
-from weft.interop.adk.plugin import homes_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -46,7 +45,7 @@ def notes(source: Any) -> list[str]:
 
 def names(source: Any) -> set[str]:
     """The agents that can be compiled."""
-    homes = homes_of(from_adk(source))
+    homes = find_homes(from_adk(source))
     for name, home in homes.items():
         assert weft.compile(home, agent=name, message="Hi").tokens
     return set(homes)

@@ -130,7 +130,7 @@ async def test_several_models_are_billed_at_their_own_prices() -> None:
     high, low, own = (line.call for line in receipt.lines)
     assert high.billed_cost > low.billed_cost > 0
     assert not own.money
-    assert [line.agent for line in receipt.summed] == ["desk", "second"]
+    assert [line.agent for line in receipt.counted_lines] == ["desk", "second"]
     assert any("without a price: not in the sums" in remark for remark in receipt.remarks())
     require_sums(receipt)
 
@@ -141,7 +141,7 @@ async def test_an_imported_session_has_a_receipt_that_says_what_it_lacks() -> No
     session = (await runner.run("Second", session_id="s")).session
     inspection = Inspection.of_recording(recording_of(session), model="claude-sonnet-5")
     receipt = inspection.receipt()
-    assert len(receipt.compared) == 2
+    assert len(receipt.comparable_lines) == 2
     assert "instructions and tools were not recorded" in receipt.notice
     require_sums(receipt)
 

@@ -139,7 +139,12 @@ def smallest(case: Call, fails: Callable[[Call], bool], tries: int = 1_500) -> C
 
 
 class Dice(random.Random):
-    """A source of chance, with words for what is asked of it most."""
+    """A source of chance, with words for what is asked of it most.
+
+    With `long`, what it decides makes a session that folds: many turns, and large texts.
+    """
+
+    long = False
 
     def one(self, *options: T) -> T:
         """One of these."""
@@ -158,6 +163,8 @@ class Dice(random.Random):
 
 def draw_text(dice: Dice) -> object:
     """What somebody says."""
+    if dice.long and dice.maybe(0.5):
+        return Word(f"'step_{dice.randrange(999)} ' + {dice.one(*words.LARGE[:-1])}")
     if dice.maybe(0.12):
         return Word(dice.one(*words.LARGE))
     if dice.maybe(0.02):
@@ -172,7 +179,7 @@ def draw_value(dice: Dice, depth: int = 0) -> object:
         return {key: draw_value(dice, depth + 1) for key in keys}
     if depth < 3 and dice.maybe(0.15):
         return [draw_value(dice, depth + 1) for _ in range(dice.randrange(4))]
-    if dice.maybe(0.02):
+    if not dice.long and dice.maybe(0.02):  # most logs with one are refused
         return Word(dice.one(*words.ODD_VALUES))
     text = draw_text(dice)
     return dice.one(text, text, None, True, 0, -7, 2.5, 10**12, 2**70, [])
@@ -191,6 +198,9 @@ def draw_object(dice: Dice) -> dict[str, object]:
 def draw_policy(dice: Dice, depth: int = 0) -> object:
     """What an agent sees: any word of `C`, verbs on it, unions and conditions."""
     policy: object = _draw_selector(dice)
+    if dice.long and dice.maybe(0.8):
+        name, arguments, options = dice.one(*words.FOLDING)
+        policy = Call(name, arguments, options, on=Call("default", on=Word("C")))
     if depth < 2 and dice.maybe(0.06):
         predicate = Word(
             dice.one('lambda state: "intent" in state', 'lambda state: state.get("city") == "Oslo"')
@@ -231,7 +241,8 @@ def _with_budget(dice: Dice, policy: object) -> Call:
         options["keep_recent"] = dice.randrange(3)
     if dice.maybe(0.3):
         options["reserve"] = 50
-    return Call("budget", (dice.one(200, 500, 900, 2_000, 8_000),), options, on=policy)
+    tokens = dice.one(200, 500, 900, 2_000, 8_000) if not dice.long else dice.one(16_000, 20_000)
+    return Call("budget", (tokens,), options, on=policy)
 
 
 # --- programs
@@ -245,7 +256,7 @@ def draw_agent(dice: Dice, name: str, *, below: int = 0, root: bool = True) -> C
     options["instruction"] = Word(dice.one(*words.INSTRUCTIONS))
     if tools := dice.some(words.TOOLS):
         options["tools"] = [Word(tool) for tool in tools]
-    if dice.maybe(0.5):
+    if dice.long or dice.maybe(0.5):
         options["context"] = draw_policy(dice)
     for field, chance, values in words.FIELDS:
         if dice.maybe(chance):
@@ -357,7 +368,7 @@ class LogDraft:
 def draw_log(dice: Dice) -> list[object]:
     """The events of a few turns."""
     draft = LogDraft(dice)
-    for _ in range(dice.one(1, 1, 2, 2, 3, 4, 6)):
+    for _ in range(dice.one(1, 1, 2, 2, 3, 4, 6) + (10 if dice.long else 0)):
         _draw_turn(draft)
     if dice.maybe(0.05):
         dice.shuffle(draft.events)
@@ -625,9 +636,10 @@ _KINDS = [kind for kind, _ in _CHANCES]
 _WEIGHTS = [weight for _, weight in _CHANCES]
 
 
-def draw_case(seed: int) -> Call:
+def draw_case(seed: int, *, long: bool = False) -> Call:
     """The case of a seed: the same in every process."""
     dice = Dice(seed)
+    dice.long = long
     program, looks, events = draw_program(dice), draw_looks(dice), draw_log(dice)
     state = {key: draw_value(dice) for key in dice.some(words.STATE_KEYS)}
     begins = dice.randrange(len(events) + 1) if dice.maybe(0.3) else 0

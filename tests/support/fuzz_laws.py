@@ -306,9 +306,9 @@ def show_program(case: Call) -> str:
     return "\n".join(lines)
 
 
-def draw(seed: int) -> Call:
+def draw(seed: int, *, long: bool = False) -> Call:
     """The case of a seed; its log has answers to some of what its requests want of a model."""
-    case = draw_case(seed)
+    case = draw_case(seed, long=long)
     events = list(case.options["events"])  # type: ignore[call-overload]
     for _ in range(2):
         try:

@@ -245,6 +245,13 @@ REDUCTIONS: tuple[Use, ...] = (
     ("fresh", (), {"seconds": 20.0, "stale": "compact"}),
 )
 
+FOLDING: tuple[Use, ...] = (
+    ("fold", (), {}),
+    ("fold", (), {"keep": 1}),
+    ("budget", (16_000,), {}),
+)
+"""What replaces steps that are over by notes; for long sessions, where something is over."""
+
 GUARDS: tuple[Use, ...] = (
     ("redact", ("email", "card"), {}),
     ("redact", ("pii",), {}),

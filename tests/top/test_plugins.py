@@ -1,5 +1,6 @@
 """The plugins that come with Weft, in real runs."""
 
+import asyncio
 import io
 import logging
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import pytest
 
 import weft
-from weft import Agent, Part, RunConfig, Runner, tool
+from weft import Agent, Content, ModelResponse, Part, RunConfig, Runner, tool
 from weft.content import media_part
 from weft.errors import DeclarationError, RunError
-from weft.plugins import GlobalInstruction, Logging, ReflectAndRetry, SaveMedia
+from weft.plugins import GlobalInstruction, Guardrail, Logging, ReflectAndRetry, SaveMedia
+from weft.session import Usage
 from weft.testing import ScriptedModel, call
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 40
@@ -179,3 +181,105 @@ def test_what_a_plugin_adds_to_a_run_is_checked_when_the_runner_is_made() -> Non
         with pytest.raises(DeclarationError, match=words) as caught:
             Runner(Agent("a"), plugins=[plugin])
         assert type(plugin).__name__ in caught.value.where
+
+
+async def _is_rude(text: str) -> str | None:
+    await asyncio.sleep(0)
+    return "it is rude" if "stupid" in text else None
+
+
+def _tells_prices(text: str) -> str | None:
+    return "it tells a price" if "$" in text else None
+
+
+def _build_shapes() -> dict[str, tuple[Any, list[ScriptedModel]]]:
+    """Programs of several shapes; each would call `divide` if nobody objected."""
+
+    def agent(name: str, **more: Any) -> tuple[Agent, ScriptedModel]:
+        model = ScriptedModel([call("divide", a=4, b=2), "It is $2."])
+        return Agent(name, model=model, tools=[divide], **more), model
+
+    (one, one_model), (first, first_model), (last, last_model) = map(agent, ("bot", "a", "b"))
+    (left, left_model), (right, right_model) = map(agent, ("left", "right"))
+    (inner, inner_model) = agent("inner", description="Divides.")
+    desk_model = ScriptedModel([call("inner", request="4 by 2"), "It is $2."])
+    desk = Agent("desk", model=desk_model, tools=[inner])
+    return {
+        "agent": (one, [one_model]),
+        "sequence": (first >> last, [first_model, last_model]),
+        "parallel": (left | right, [left_model, right_model]),
+        "agent as tool": (desk, [desk_model, inner_model]),
+        "step": (weft.Step(lambda state: {"done": "yes"}, name="work"), []),
+    }
+
+
+@pytest.mark.parametrize("wait", [False, True])
+@pytest.mark.parametrize("shape", [*_build_shapes()])
+async def test_an_input_check_that_objects_ends_the_run_before_a_tool_runs(
+    shape: str, wait: bool
+) -> None:
+    program, models = _build_shapes()[shape]
+    runner = Runner(program, plugins=[Guardrail(input=_is_rude, wait=wait)])
+    with pytest.raises(RunError, match="`_is_rude` objects: it is rude"):
+        (await runner.run("you stupid thing", session_id="s", user_id="u")).check()
+    session = await runner.session(session_id="s", user_id="u")
+    assert not any(event.results for event in session.events)
+    if models:
+        assert {event.error_code for event in session.events if event.error_code} == {"guardrail"}
+    assert not wait or not any(model.prompts for model in models)
+    polite = (await runner.run("please", session_id="t", user_id="u")).check()
+    assert polite.events
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_output_check_reads_an_answer_before_it_is_stored(stream: bool) -> None:
+    def bot() -> Agent:
+        priced = ModelResponse(content=Content(parts=(Part(text="It is $2."),)), usage=paid)
+        return Agent("bot", model=ScriptedModel([call("divide", a=4, b=2), priced]), tools=[divide])
+
+    paid = Usage(prompt_token_count=9, candidates_token_count=4)
+    config = RunConfig(stream=stream)
+    strict = Runner(bot(), plugins=[Guardrail(output=(_is_rude, _tells_prices))])
+    result = await strict.run("4 by 2", session_id="s", config=config)
+    with pytest.raises(RunError, match="`_tells_prices` objects: it tells a price"):
+        result.check()
+    kept = (await strict.session(session_id="s")).events
+    assert not any("$" in event.text for event in kept)
+    assert kept[-1].usage == paid
+    polite = Runner(bot(), plugins=[Guardrail(output=_tells_prices, reply="Ask the desk.")])
+    answered = (await polite.run("4 by 2", session_id="s", config=config)).check()
+    assert answered.text == "Ask the desk."
+    assert not any("$" in event.text for event in answered.events if not event.partial)
+
+
+async def test_a_reply_takes_the_place_of_a_run_that_an_input_check_objects_to() -> None:
+    program, models = _build_shapes()["sequence"]
+    runner = Runner(program, plugins=[Guardrail(input=_is_rude, reply="Please be polite.")])
+    assert (await runner.run("stupid")).check().text == "Please be polite."
+    assert not any(model.prompts for model in models)
+
+
+async def test_a_check_that_fails_ends_the_run_too() -> None:
+    def broken(text: str) -> str | None:
+        raise ValueError("no service")
+
+    def wrong(text: str) -> Any:
+        return True
+
+    for check, words in ((broken, "no service"), (wrong, "`.*wrong` returned a bool")):
+        runner = Runner(Agent("bot", model=ScriptedModel(["hi"])), plugins=[Guardrail(input=check)])
+        with pytest.raises((RunError, ValueError), match=words):
+            (await runner.run("hello")).check()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Guardrail(), "nothing to check"),
+        (lambda: Guardrail(input="no swearing"), "is not a check"),  # type: ignore[arg-type]
+        (lambda: Guardrail(input=_is_rude, reply=3), "reply=3"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_guardrail_that_cannot_be_is_refused_where_it_is_written(make: Any, words: str) -> None:
+    with pytest.raises(DeclarationError, match=words):
+        make()

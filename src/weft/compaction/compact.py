@@ -15,15 +15,22 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from weft.compaction.patching import Patcher, RequestEdit, compare_items, spell_block
+from weft.compaction.patching import (
+    MessageOrder,
+    Patcher,
+    RequestEdit,
+    compare_items,
+    count_common,
+    spell_block,
+)
 from weft.compaction.reading import (
     AGENT,
+    ChainHashes,
     Histories,
     HistoryReader,
     ReadHistory,
     Request,
     RequestBody,
-    chain_hashes,
     read_body,
 )
 from weft.compaction.splicing import (
@@ -32,12 +39,12 @@ from weft.compaction.splicing import (
     join_elements,
     replace_fields,
     splice,
-    split_object,
 )
 from weft.compiler import Compilation, compile_request
-from weft.compiler.costs import Rates, announced, load_of, rates_for
+from weft.compiler.costs import Load, Rates, announced, load_of, rates_for
 from weft.compiler.parts import media_block
 from weft.compiler.plan import NamedModel
+from weft.compiler.receipt import Expectation
 from weft.compiler.tools import recall_tool, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent, C, RunConfig, Tool
@@ -51,7 +58,7 @@ from weft.dialects.facts import YARDSTICK
 from weft.dialects.measure import Mark, Meter, TurnCost
 from weft.dialects.track import LoweringReport
 from weft.errors import DeclarationError, UsageError, WeftError
-from weft.ir import MediaBlock, ResultBlock, TextBlock, ToolDecl
+from weft.ir import Item, MediaBlock, ResultBlock, TextBlock, ToolDecl
 from weft.ir.block import RECALL
 from weft.misuse import explain_calls
 from weft.recordings.recording import tools_of
@@ -81,10 +88,14 @@ def compact(
     """
     chosen = C.auto() if policy is None else policy
     require_stateless(chosen, where="weft.compact")
-    body = read_body(request, dialect)
+    return compact_body(read_body(request, dialect), chosen, model=model)
+
+
+def compact_body(body: RequestBody, policy: Policy, *, model: str = "") -> "Compacted":
+    """As `compact`, for a request whose messages are known one by one."""
     named = body.wire.get("model")
     name = named if isinstance(named, str) and named else model
-    return Compacted(_Work(body, chosen, name))
+    return Compacted(_Work(body, policy, name))
 
 
 class LeftOut(NamedTuple):
@@ -119,12 +130,12 @@ class Compacted:
     @cached_property
     def tokens(self) -> int:
         """The tokens of the request now; of a list of messages, those of the messages."""
-        return self._work.after.total
+        return self._work.tokens
 
     @cached_property
     def tokens_before(self) -> int:
         """The tokens of the request as it came."""
-        return self._work.before.total
+        return self._work.tokens_before
 
     @cached_property
     def cost(self) -> float:
@@ -133,12 +144,26 @@ class Compacted:
         In US dollars where the model has a price, else in tokens that are read for the first time.
         What the conversation sent with the request before is expected to be read again.
         """
-        return self._work.cost_of(self._work.after)
+        return self._work.cost_of(self._work.tokens, self._work.shared)
 
     @cached_property
     def cost_before(self) -> float:
         """What it would have cost as it came."""
-        return self._work.cost_of(self._work.before)
+        return self._work.cost_of(self._work.tokens_before, self._work.shared_before)
+
+    @cached_property
+    def expected(self) -> Expectation:
+        """What the request is expected to cost, to hold its bill against."""
+        return Expectation(
+            self._work.model, self._work.load_of(self._work.tokens, self._work.shared)
+        )
+
+    @cached_property
+    def expected_before(self) -> Expectation:
+        """The same of the request as it came."""
+        return Expectation(
+            self._work.model, self._work.load_of(self._work.tokens_before, self._work.shared_before)
+        )
 
     @cached_property
     def left_out(self) -> tuple[LeftOut, ...]:
@@ -172,13 +197,6 @@ class Compacted:
         return f"Compacted({self._work.dialect.traits.name}, {len(self.sources)} messages)"
 
 
-class _Total(NamedTuple):
-    """The tokens of a request, and those of it that the request before had too."""
-
-    total: int
-    shared: int
-
-
 class _Head(msgspec.Struct, frozen=True):
     """Everything but the conversation, as far as it decides about it."""
 
@@ -199,6 +217,8 @@ class _Record(msgspec.Struct):
 
     edit: RequestEdit = RequestEdit()
     length: int = 0
+    adds_tool: bool = False
+    order: Sequence[int | Item] = ()
     marks_before: list[Mark] = []
     marks_after: list[Mark] = []
 
@@ -209,8 +229,10 @@ class _Work:
     def __init__(self, body: RequestBody, policy: Policy, model: str) -> None:
         self.body, self.dialect = body, body.dialect
         self.model = model or wire_name(YARDSTICK)
+        self.asked = policy
         self.request: Request = body.request
         self.sources: tuple[int | None, ...] = tuple(range(len(body.messages)))
+        self.order: MessageOrder = range(len(body.messages))
         self.tool: JsonObject | None = None
         self.notes: list[Diagnostic] = []
         self.edit = RequestEdit()
@@ -226,7 +248,7 @@ class _Work:
             if not self._run():
                 return
             limit = policy.limit
-            tokens = self.after.total if limit is not None else 0
+            tokens = self.tokens if limit is not None else 0
             if limit is None or tokens <= limit.tokens - (limit.reserve or 0):
                 return
             # what only the caller's request has takes a part of the budget
@@ -234,14 +256,14 @@ class _Work:
             over = tokens - (limit.tokens - (limit.reserve or 0))
             tighter = msgspec.structs.replace(limit, tokens=max(1, room - over))
             self.policy = replace(self.policy, limit=tighter)
-            self.__dict__.pop("seen", None)
-            self.__dict__.pop("after", None)
+            for name in ("seen", "tokens", "_marks_after", "_head_after"):
+                self.__dict__.pop(name, None)
 
     # What is known before anything is done.
 
     @cached_property
-    def chains(self) -> list[bytes]:
-        return chain_hashes(self.body.keys, self._head_key)
+    def chains(self) -> ChainHashes:
+        return ChainHashes(self.body.keys, self._head_key)
 
     @cached_property
     def _lead(self) -> list[Json]:
@@ -342,22 +364,31 @@ class _Work:
             history,
             earlier.edit,
             earlier.length,
+            hides=self.policy.facts.makes_handles,
         )
         self.record = _records.keep(
-            (self.chains[-1], self._policy_key), _Record(self.edit, history.length)
+            (self.chains[-1], self._policy_key),
+            _Record(self.edit, history.length, order=range(len(self.body.messages))),
         )
         if RECALL in self.seen.tools and self.policy.facts.makes_handles:
             self.tool = spell_recall(self.dialect, self.model)
+        self.record.adds_tool = self._adds_tool
         if self.edit.is_empty and (self.tool is None or self.head.offers_recall):
+            self._require_protected()
             return False
         self._patch()
-        if (self.edit.drops or self.edit.insertions) and (problems := self._new_problems()):
+        problems = self._new_problems() if self.edit.drops or self.edit.insertions else ()
+        if problems:
             self._undo(problems)
-            return False
-        protected: JsonObject = {**self.body.wire, self.dialect.traits.turns: self.messages}
-        self.seen.require_protected(self.seen.prompt, protected)
-        self.seen.require_cleared(protected)
-        return True
+        self._require_protected()
+        return not problems
+
+    def _require_protected(self) -> None:
+        """Refuse a request that has what the policy keeps away, also where nothing was changed."""
+        if self.policy.protections:
+            protected: JsonObject = {**self.body.wire, self.dialect.traits.turns: self.messages}
+            self.seen.require_protected(self.seen.prompt, protected)
+            self.seen.require_cleared(protected)
 
     def _patch(self) -> None:
         """The messages with what changed, each with the index of the one that it was."""
@@ -367,18 +398,25 @@ class _Work:
             changes, drops = edit.changes.get(index, ()), edit.drops.get(index, ())
             messages[index] = patcher.patch_message(messages[index], changes, drops)
         if edit.drops or edit.insertions:
-            added: dict[int, list[JsonObject]] = {}
+            added: dict[int, list[tuple[Item, JsonObject]]] = {}
             for one in edit.insertions:
-                added.setdefault(one.message, []).extend(patcher.spell_item(one.item))
-            rest: list[tuple[int | None, Json]] = []
+                spelled = [(one.item, wire) for wire in patcher.spell_item(one.item)]
+                added.setdefault(one.message, []).extend(spelled)
+            rest: list[tuple[int | Item, Json]] = []
             for index, message in enumerate((*messages, None)):
-                rest += [(None, one) for one in added.get(index, ())]
+                rest += added.get(index, ())
                 if message is not None:
                     rest.append((index, message))
-            self.sources = tuple(source for source, _ in rest)
+            self.order = [one for one, _ in rest]
+            self.sources = tuple(one if isinstance(one, int) else None for one, _ in rest)
             messages = [message for _, message in rest]
-        self.messages = messages
+        self.messages, self.record.order = messages, self.order
         self.request = self._put_together()
+
+    @property
+    def _adds_tool(self) -> bool:
+        """Whether the request has a tool more than what came."""
+        return self.tool is not None and not self.head.offers_recall and not self.body.is_list
 
     def _put_together(self) -> Request:
         """The request in the form in which it came."""
@@ -386,7 +424,7 @@ class _Work:
         wire: JsonObject = {**body.wire}
         if not self.edit.is_empty:
             wire[turns] = self.messages
-        if self.tool is not None and not self.head.offers_recall and not body.is_list:
+        if self.tool is not None and self._adds_tool:
             wire["tools"] = _add_tool(self.dialect, wire.get("tools"), self.tool)
         self.wire = wire
         if body.raw is None:
@@ -400,7 +438,7 @@ class _Work:
     def _splice(self, raw: bytes) -> bytes:
         """The bytes of a whole request, with those of its messages and tools that changed."""
         turns, old, new = self.dialect.traits.turns, self.body.wire, self.wire
-        fields = split_object(raw)
+        fields = self.body.fields
         values: dict[str, bytes] = {}
         if not self.edit.is_empty:
             values[turns] = self._splice_messages(bytes(fields[turns]))
@@ -409,7 +447,7 @@ class _Work:
             if "tools" in fields:
                 values["tools"] = splice(bytes(fields["tools"]), old["tools"], new["tools"])
         try:
-            return replace_fields(raw, values)
+            return replace_fields(raw, values, fields=fields)
         except Unlike:
             return encode(new)
 
@@ -453,9 +491,12 @@ class _Work:
         """Let the request be as it came: a provider would refuse it as it is."""
         self.edit, self.messages, self.wire = RequestEdit(), self.body.messages, self.body.wire
         self.request, self.tool = self.body.request, None
-        self.sources = tuple(range(len(self.messages)))
+        self.order = range(len(self.messages))
+        self.sources = tuple(self.order)
         # the next request is not to build on what was not sent
-        self.record = _records.keep((self.chains[-1], self._policy_key), _Record())
+        self.record = _records.keep(
+            (self.chains[-1], self._policy_key), _Record(order=range(len(self.messages)))
+        )
         message = (
             f"the request is left as it came, since the provider would refuse it: {problems[0]}"
         )
@@ -493,17 +534,25 @@ class _Work:
         return _Record()
 
     @cached_property
-    def before(self) -> _Total:
-        """The tokens of the request as it came."""
-        meter = self._meter
+    def _marks_before(self) -> list[Mark]:
+        """What the request takes up to each of its messages as it came."""
         marks = self._earlier.marks_before
         marks = marks[:] if marks else [Mark()]
         for index in range(len(marks) - 1, len(self.body.messages)):
-            cost = self._cost_of_message(index)
-            marks.append(meter.step(marks[-1], cost))
+            marks.append(self._meter.step(marks[-1], self._cost_of_message(index)))
         self.record.marks_before = marks
-        answered, head = self.answered, self._head_before
-        return _Total(head + marks[-1].total, head + marks[answered].total if answered else 0)
+        return marks
+
+    @cached_property
+    def tokens_before(self) -> int:
+        """The tokens of the request as it came."""
+        return self._head_before + self._marks_before[-1].total
+
+    @cached_property
+    def shared_before(self) -> int:
+        """Those of them that the request before had too."""
+        answered = self.answered
+        return self._head_before + self._marks_before[answered].total if answered else 0
 
     def _cost_of_message(self, index: int) -> TurnCost:
         """What a message takes as it came."""
@@ -516,15 +565,19 @@ class _Work:
         return self.history.answered if self.body.messages else 0
 
     @cached_property
-    def after(self) -> _Total:
-        """The tokens of the request now."""
-        before = self.before
-        if self.messages is self.body.messages and self.tool is None:
-            return before
-        meter, head, earlier = self._meter, self._head_before, self._earlier
-        if self.wire.get("tools") is not self.body.wire.get("tools"):
-            named = (self._head_key, self.model, RECALL)
-            head = _head_costs.read(named, lambda: self._head_cost(self.wire))
+    def _head_after(self) -> int:
+        if not self._adds_tool:
+            return self._head_before
+        named = (self._head_key, self.model, RECALL)
+        return _head_costs.read(named, lambda: self._head_cost(self.wire))
+
+    @cached_property
+    def _marks_after(self) -> list[Mark]:
+        """What the request takes up to each of its messages now."""
+        if self.messages is self.body.messages:
+            self.record.marks_after = self._marks_before
+            return self._marks_before
+        meter, earlier = self._meter, self._earlier
         is_grown = bool(earlier.marks_after) and self.edit.stable == earlier.length
         marks = earlier.marks_after[:] if is_grown else [Mark()]
         for at in range(len(marks) - 1, len(self.messages)):
@@ -535,20 +588,51 @@ class _Work:
                 cost = meter.turn(message)
             marks.append(meter.step(marks[-1], cost))
         self.record.marks_after = marks
-        # what the request before sent too, in the same words
-        shared = self.answered
-        if earlier.length == shared or self.edit.stable < earlier.length:
-            shared = min(shared, self.edit.stable)
-        later = (at for at, one in enumerate(self.sources) if one is not None and one >= shared)
-        common = next(later, len(self.sources))
-        return _Total(head + marks[-1].total, head + marks[common].total if shared else 0)
+        return marks
 
-    def cost_of(self, total: _Total) -> float:
+    @cached_property
+    def tokens(self) -> int:
+        """The tokens of the request now."""
+        return self._head_after + self._marks_after[-1].total
+
+    @cached_property
+    def shared(self) -> int:
+        """Those of them that the request before, which led to the last answer, had too."""
+        if self.policy == _EVERYTHING or not self.answered:
+            return self.shared_before
+        previous = self._previous
+        if previous.adds_tool is not self._adds_tool:
+            return 0  # tools stand before all messages
+        common = count_common(self.edit, self.order, previous.edit, previous.order)
+        return self._head_after + self._marks_after[common].total
+
+    @cached_property
+    def _previous(self) -> "_Record":
+        """What was done to the request that led to the last answer."""
+        end = self.answered
+        known = _records.get((self.chains[end - 1], self._policy_key))
+        if known is not None and known.length == end:
+            return known
+        messages = self.body.messages[:end]
+        wire: JsonObject = {**self.body.wire, self.dialect.traits.turns: messages}
+        body = self.body._replace(
+            request=wire, wire=wire, messages=messages, keys=self.body.keys[:end], raw=None
+        )
+        return _Work(body, self.asked, self.model).record
+
+    def cost_of(self, tokens: int, shared: int) -> float:
         """What a request costs, by what is read again of it."""
+        rates: Rates = rates_for(self.model, tokens=tokens)
+        return rates.cost(self.load_of(tokens, shared))
+
+    def load_of(self, tokens: int, shared: int) -> Load:
+        """The tokens of a request by kind, by what is read again of it."""
         cache = facts_for(self.model).cache
-        rates: Rates = rates_for(self.model, tokens=total.total)
         asked = self.body.is_list or not cache.breakpoints or self._is_marked
-        return rates.cost(load_of(total.total, total.shared, cache, asked=asked))
+        # providers read whole strides again: half of one is lost on average, wherever they begin
+        even = cache._replace(stride=1)
+        kept = max(cache.minimum, shared - cache.stride // 2) if shared >= cache.minimum else 0
+        return load_of(tokens, kept if asked else 0, even, asked=asked)
 
     @cached_property
     def _is_marked(self) -> bool:

@@ -77,16 +77,19 @@ def compare_items(
     history: ReadHistory,
     earlier: RequestEdit,
     length: int,
+    *,
+    hides: bool,
 ) -> RequestEdit:
     """What a policy did, from the items without it and those with it.
 
-    `earlier` is what it did to a request of `length` messages that this one begins with: the items
-    that are the same need no second look.
+    A result that every request bounds stays bounded only if the policy `hides`: whoever cannot ask
+    for it gets it whole. `earlier` is what the policy did to a request of `length` messages that
+    this one begins with: the items that are the same need no second look.
     """
     places = _Places(history)
     ends = [places.count_common(plain, earlier.plain), places.count_common(seen, earlier.seen)]
-    both = (plain, seen)
-    first = _first_message(both, ends, places, history.length)
+    gone = (*earlier.plain[ends[0] :], *earlier.seen[ends[1] :])
+    first = _first_message((plain, seen), ends, gone, places, history.length)
     changes = {at: listed for at, listed in earlier.changes.items() if at < first}
     drops = {at: listed for at, listed in earlier.drops.items() if at < first}
     insertions = [one for one in earlier.insertions if one.message < first]
@@ -100,10 +103,13 @@ def compare_items(
             drops.setdefault(place.message, []).append((place.path or ())[:2])
             continue
         stays.add(place.message)
+        if hides and isinstance(block, ResultBlock) and block.handle:
+            block = places.read_whole(key, block)
         if place.path is not None and not _says_the_same(block, now):
             changes.setdefault(place.message, []).append(PartChange(place.path, block, now))
     for at in drops.keys() - stays:
-        drops[at] = [()]  # nothing of it is left, so what nobody read of it goes too
+        if at >= first:
+            drops[at] = [()]  # nothing of it is left, so what nobody read of it goes too
     waiting: list[Item] = []
     for item in seen[ends[1] :]:
         messages = places.messages_of(item)
@@ -118,15 +124,19 @@ def compare_items(
 
 
 def _first_message(
-    both: tuple[Sequence[Item], Sequence[Item]], ends: list[int], places: "_Places", length: int
+    both: tuple[Sequence[Item], Sequence[Item]],
+    ends: list[int],
+    gone: Sequence[Item],
+    places: "_Places",
+    length: int,
 ) -> int:
-    """The first message that must be looked at again; `ends` are moved back to its items."""
+    """The first message that must be looked at again; `ends` are moved back to its items.
+
+    `gone` are items of the earlier request that this one has no more.
+    """
     first = length
-    waiting = [
-        places.messages_of(item)
-        for items, end in zip(both, ends, strict=True)
-        for item in items[end:]
-    ]
+    fresh = (item for items, end in zip(both, ends, strict=True) for item in items[end:])
+    waiting = [places.messages_of(item) for item in (*gone, *fresh)]
     while True:
         first = min((first, *(min(one) for one in waiting if one)))
         waiting = list[list[int]]()
@@ -146,12 +156,8 @@ def _reaches(messages: Sequence[int], first: int) -> bool:
 def _count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
     """How many messages of the earlier request are in this one in the same words."""
     for at in range(first, length):
-        if (
-            [one.words for one in edit.changes.get(at, ())]
-            != [one.words for one in earlier.changes.get(at, ())]
-            or edit.drops.get(at) != earlier.drops.get(at)
-            or _inserted_at(edit, at) != _inserted_at(earlier, at)
-        ):
+        same = _inserted_at(edit, at) == _inserted_at(earlier, at)
+        if not same or not _is_same_edit(at, edit, earlier):
             return at
     return length
 
@@ -160,15 +166,50 @@ def _inserted_at(edit: RequestEdit, message: int) -> list[tuple[Block, ...]]:
     return [one.item.blocks for one in edit.insertions if one.message == message]
 
 
+MessageOrder: TypeAlias = "Sequence[int | Item]"
+"""The messages of a request after an edit: which one of those that came, or what was made."""
+
+
+def count_common(
+    edit: RequestEdit, order: MessageOrder, earlier: RequestEdit, earlier_order: MessageOrder
+) -> int:
+    """How many messages two edited requests begin with in the same words."""
+    common = 0
+    for one, other in zip(order, earlier_order, strict=False):
+        if isinstance(one, Item):
+            is_same = isinstance(other, Item) and one.blocks == other.blocks
+        else:
+            is_same = one == other and _is_same_edit(one, edit, earlier)
+        if not is_same:
+            break
+        common += 1
+    return common
+
+
+def _is_same_edit(message: int, edit: RequestEdit, earlier: RequestEdit) -> bool:
+    now, before = edit.changes.get(message, ()), earlier.changes.get(message, ())
+    same = now is before or [one.words for one in now] == [one.words for one in before]
+    return same and edit.drops.get(message) == earlier.drops.get(message)
+
+
 class _Places:
     """Where the blocks of items stand."""
 
     def __init__(self, history: ReadHistory) -> None:
         self._places = history.places.since(0)
+        self._events = history.session.events
 
     def at(self, key: Key) -> PartPlace:
         """The place of a part."""
         return self._places[key[0] - 1][key[1]]
+
+    def read_whole(self, key: Key, block: ResultBlock) -> ResultBlock:
+        """A result as it came, in place of the digest that every request has of it."""
+        content = self._events[key[0] - 1].content
+        result = ((content.parts if content is not None else None) or ())[key[1]].function_response
+        if result is None:
+            return block
+        return msgspec.structs.replace(block, response=result.response or {}, handle="")
 
     def keys(self, item: Item) -> Iterator[tuple[Key, Block]]:
         """The parts that an item was made of; none for one that a pass made."""

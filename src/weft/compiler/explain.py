@@ -52,16 +52,22 @@ _ASKED = {
 }
 
 
-def explain(compiled: "Compilation", turns: "SentTurns | None" = None) -> Report:
+def explain(
+    compiled: "Compilation",
+    turns: "SentTurns | None" = None,
+    noted_rows: "NotedRows | None" = None,
+) -> Report:
     """The report of one request: a row a pass, a row a block, and why anything was left out.
 
-    `turns` are the rows of its turns, if the caller has them already.
+    `turns` are the rows of its turns, if the caller has them already; `noted_rows` those of notes
+    that other requests of the same agent and model had.
     """
     counter = compiled.scale.counter
     prefix = _prefix(compiled)
     sent = tuple(_sent(compiled, prefix, turns))
     sent_events = {row.origin.name for row in sent if row.origin.kind == "event"}
-    noted = [_left_out(compiled, note, sent_events) for note in notes_of(compiled)]
+    known = noted_rows if noted_rows is not None else {}
+    noted = [_note_rows(compiled, note, sent_events, known) for note in notes_of(compiled)]
     left_out = [row for rows in noted for row in rows]
     left_out += _unsaid(compiled, sent)
     return Report(
@@ -83,6 +89,7 @@ def explain(compiled: "Compilation", turns: "SentTurns | None" = None) -> Report
         diagnostics=compiled.diagnostics,
         inferred=tuple(_inferred(compiled)),
         uncounted=compiled.uncounted,
+        trust=str(compiled.label),
     )
 
 
@@ -188,6 +195,7 @@ def _system(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
             block.text,
             shared,
             pieces=tuple(Piece(span.end, span.origin) for span in block.spans),
+            trust=str(compiled.label_of(block)),
         )
         counted = total
 
@@ -238,6 +246,7 @@ class SentTurns:
                     block_text(block),
                     0 <= turn < self.shared,
                     numbers[index] < self.current,
+                    trust=str(compiled.label_of(block)),
                 )
                 self.rows.append(row)
                 self._items.append(index)
@@ -311,6 +320,26 @@ def notes_of(compiled: "Compilation") -> Iterator[Note]:
     yield from sorted(notes, key=lambda note: (note.before.position, note.step))
     for step in compiled.steps:
         yield from step.notes
+
+
+NotedRows = dict[int, tuple[Note, AbstractSet[str], list[LeftOutRow]]]
+"""The rows of notes by the id of the note, with those of its events that were sent.
+
+The note is kept: its id is not given to another.
+"""
+
+
+def _note_rows(
+    compiled: "Compilation", note: Note, sent_events: AbstractSet[str], known: NotedRows
+) -> list[LeftOutRow]:
+    """The rows of a note: the same in every request that sends the same of its events."""
+    entry = known.get(id(note))
+    events = {one.origin.name for one in note.before.blocks if one.origin.kind == "event"}
+    sent = events & sent_events
+    if entry is None or entry[1] != sent:
+        rows = _left_out(compiled, note, sent_events)
+        entry = known[id(note)] = (note, sent, rows)
+    return entry[2]
 
 
 def _left_out(
@@ -394,15 +423,18 @@ _EXAMPLES = "insert_examples"
 
 
 def _passes(compiled: "Compilation", rows: Sequence[list[LeftOutRow]]) -> Iterator[PassRow]:
+    by_step: dict[str, list[list[LeftOutRow]]] = {}
+    for one in rows:
+        by_step.setdefault(one[0].step, []).append(one)
     for name in names_of(compiled.passes.fresh):
-        yield _pass_row(name, "fresh", rows, changed=False)
+        yield _pass_row(name, "fresh", by_step.get(name, ()), changed=False)
     changed = {step.name for step in compiled.steps if step.head or step.name == _EXAMPLES}
     for name in names_of(compiled.passes.request):
-        yield _pass_row(name, "request", rows, changed=name in changed)
+        yield _pass_row(name, "request", by_step.get(name, ()), changed=name in changed)
 
 
-def _pass_row(name: str, when: str, rows: Sequence[list[LeftOutRow]], *, changed: bool) -> PassRow:
-    items = [one for one in rows if one[0].step == name]
+def _pass_row(name: str, when: str, items: Sequence[list[LeftOutRow]], *, changed: bool) -> PassRow:
+    """What one pass did, from the rows of its notes."""
     own = [row for one in items for row in one]
     counts = {
         action: sum(one[0].action == action for one in items)

@@ -232,12 +232,11 @@ def _recalls(path: tuple[Agent, ...], policy: Policy, target: Target) -> bool:
 
 
 def _is_priced(agent: Agent, policy: Policy) -> bool:
-    """Whether prices decide what becomes a digest: under `C.auto()`, and nothing besides it."""
+    """Whether prices decide what is said in short: under `C.auto()`, and nothing besides it."""
     alone = policy.stages[0] if len(policy.stages) == 1 else None
     return (
         alone is not None
         and isinstance(alone.selector, Auto)
-        and not alone.selector.lossless
         and not alone.steps
         and policy.limit is None
         and agent.token_budget is None
@@ -258,7 +257,6 @@ def _tool_facts(
 
     That is counted from the declaration alone, so that it never changes.
     """
-    priced = priced and recall is not None
     # only `C.auto()` and folds ask what the head costs
     if not priced and not folds:
         return ToolFacts(own=own, recall=recall)
@@ -335,7 +333,7 @@ def _make_plan(
         declared = unite_labels((*declared, *labels))
     policy = _guarded(policy_of(agent, config), declared, agent.cleared)
     own_untrusted = {tool.name for tool in agent.tools if tool.untrusted}
-    policy = _fenced(policy, untrusted | own_untrusted)
+    policy = _fence_untrusted(policy, untrusted | own_untrusted)
     words, facts, limit = str(policy), policy.facts, agent.token_budget
     # the run's model first, then the agent's, then those above it
     written = _written(path, config)
@@ -353,7 +351,9 @@ def _make_plan(
     measure = _measure(agent, target)
     own = {tool.name: tool for tool in agent.tools}
     priced = not recalls and _is_priced(agent, policy)
-    recall = None if recalls else _late_recall(path, output, target, priced=priced)
+    hides = not (priced and facts.is_lossless)
+    late = hides and not recalls
+    recall = _late_recall(path, output, target, priced=priced) if late else None
     return Plan(
         run_policy=config.context,
         path=path,
@@ -378,7 +378,7 @@ def _make_plan(
             recall,
             wording,
             target,
-            priced=priced,
+            priced=priced and (recall is not None or not hides),
             folds=facts.folding is not None or policy.limit is not None or limit is not None,
         ),
         config=generate,
@@ -406,7 +406,7 @@ def _guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]
     return replace(policy, protections=(*hidden, *others))
 
 
-def _fenced(policy: Policy, untrusted: AbstractSet[str]) -> Policy:
+def _fence_untrusted(policy: Policy, untrusted: AbstractSet[str]) -> Policy:
     """The policy with a fence around the results of tools that nobody vouches for."""
     if not untrusted:
         return policy

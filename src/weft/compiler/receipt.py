@@ -234,7 +234,7 @@ def _find_causes(
     by_tools = max(0, usage.tool_use_prompt_token_count or 0)
     counted = billed.total - by_tools
     off = counted - load.total
-    load = load.scaled(counted)
+    load = load.scale_to(counted)
     note("estimate", off, load.cost(rates), _estimate_words(expected, counted))
     if by_tools:
         load = load.add_fresh(by_tools)
@@ -275,7 +275,7 @@ class _Shares(msgspec.Struct, frozen=True):
     def cost(self, rates: Rates) -> float:
         return self.cached * rates.read + self.written * rates.write + self.fresh * rates.fresh
 
-    def scaled(self, total: int) -> "_Shares":
+    def scale_to(self, total: int) -> "_Shares":
         """The same shares of another number of tokens."""
         if not self.total:
             return _Shares(0, 0, total)

@@ -226,12 +226,12 @@ NAMES_ELSEWHERE = {
     "Signature": 'Agent("name", instruction="About {topic}.", output_schema=Schema)',
     "start": 'await Runner(agent).start("message"), or weft.run_sync(agent, "message")',
     **dict.fromkeys(
-        ("guardrail", "input_guardrail", "InputGuardrail"),
-        'Agent("name", before_model=...), which may answer in the model\'s place',
+        ("guardrail", "input_guardrail", "InputGuardrail", "Guardrail"),
+        "from weft.plugins import Guardrail, and Runner(agent, plugins=[Guardrail(input=...)])",
     ),
     **dict.fromkeys(
         ("output_guardrail", "OutputGuardrail"),
-        'Agent("name", after_model=...), which may change the answer',
+        "from weft.plugins import Guardrail, and Runner(agent, plugins=[Guardrail(output=...)])",
     ),
     "ModelRetry": 'raise ValueError("what is wrong") in the tool: the model reads it',
     **dict.fromkeys(("UsageLimits", "UsageLimit"), "RunConfig(budget=RunBudget(tokens=10_000))"),

@@ -15,5 +15,6 @@ from weft.detect.kinds import add_detector as add_detector
 from weft.detect.kinds import check_kinds as check_kinds
 from weft.detect.kinds import kinds_named as kinds_named
 from weft.detect.redaction import Redaction as Redaction
+from weft.detect.redaction import mask_secrets as mask_secrets
 from weft.detect.redaction import resolve_targets as resolve_targets
 from weft.detect.redaction import restore_values as restore_values

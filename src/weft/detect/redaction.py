@@ -314,3 +314,10 @@ def restore_values(text: str, known: Mapping[str, Json]) -> tuple[str, dict[str,
         parts += (text[at : match.start()], value if isinstance(value, str) else compact(value))
         at = match.end()
     return "".join((*parts, text[at:])), used
+
+
+def mask_secrets(text: str) -> str:
+    """The text without keys, tokens and passwords that have a known form."""
+    for one in reversed(find(text, kinds_named(["secrets"]))):
+        text = f"{text[: one.start]}[secret]{text[one.end :]}"
+    return text

@@ -14,14 +14,17 @@ from zlib import crc32
 
 import msgspec
 
-from weft.compiler.explain import SentTurns
+from weft.compiler.explain import NotedRows, SentTurns, notes_of
 from weft.compiler.prefix import Segment
 from weft.compiler.report import SentRow
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
 from weft.inspector import questions
+from weft.inspector.answer import describe_answer
+from weft.inspector.diagnosis import diagnose, find_saving
 from weft.inspector.inspection import Inspection
 from weft.inspector.request import OLDEST, Origins, RequestView, row_json
+from weft.ir import Note
 from weft.values import Json, JsonObject, compact
 
 PAGE = files("weft.inspector") / "page"
@@ -29,12 +32,24 @@ PAGE = files("weft.inspector") / "page"
 
 STYLE = "inspector.css"
 LIBRARY = "vendor/htm-preact.js"
-SCRIPTS = ("common.js", "film.js", "request.js", "views.js", "talk.js", "inspector.js")
+SCRIPTS = (
+    "common.js",
+    "text.js",
+    "answer.js",
+    "film.js",
+    "request.js",
+    "views.js",
+    "talk.js",
+    "inspector.js",
+)
 """Each uses only those before it, so that in one file they stand one after the other."""
 
 LARGEST = 24_000_000
 """Characters of requests that one file carries; the newest are kept where there are more."""
 
+
+_FEW_STEPS = 60
+"""Up to how many calls a file says what `C.auto()` would save: it means to compile them all."""
 
 REOPEN = "weft inspect pkg.module:object --store sqlite:///weft.db"
 """The default command for asking more of a session than its file holds."""
@@ -48,7 +63,19 @@ def export(
     command: str = REOPEN,
     raw: bool = False,
 ) -> str:
-    """The whole session as a page: film, requests, caches, checks. It asks no server.
+    """The whole session as a page: film, requests, caches, checks. It asks no server."""
+    return "".join(export_parts(inspection, key=key, largest=largest, command=command, raw=raw))
+
+
+def export_parts(
+    inspection: Inspection,
+    *,
+    key: str,
+    largest: int = LARGEST,
+    command: str = REOPEN,
+    raw: bool = False,
+) -> Iterator[str]:
+    """The page in parts, to be written one by one.
 
     A file may reach anybody. What any agent of the session redacts or withholds is
     replaced in all of it; `raw` keeps all that is stored. The file says which of the two it is.
@@ -66,6 +93,9 @@ def export(
 
     film = inspection.film()
     film |= {"command": command, "file": _kind_of_file(inspection, raw=raw)}
+    data[f"diagnosis?{quoted}"] = _encode_for_script(diagnose(inspection))
+    if len(inspection.steps) <= _FEW_STEPS:
+        data[f"saving?{quoted}"] = _encode_for_script(find_saving(inspection))
     data[f"ghosts?{quoted}"] = _encode_for_script(inspection.ghosts())
     data[f"dead-weight?{quoted}"] = encode_masked(questions.dead_weight(inspection))
     data[f"trust?{quoted}"] = encode_masked(questions.trust(inspection))
@@ -92,10 +122,12 @@ def export(
             )
             break
         where = _query(session=key, step=str(one.number))
+        answer = _encode_for_script(describe_answer(inspection, one.number))
+        data[f"answer?{where}"] = answer
         data[f"request?{where}"], data[f"cache?{where}"] = one.request, one.cache
-        size += len(one.request) + len(one.cache) + pieces.use(one)
+        size += len(one.request) + len(one.cache) + len(answer) + pieces.use(one)
     data[f"film?{quoted}"] = encode_masked(film)
-    return _inline_files(data, pieces, key)
+    yield from _inline_files(data, pieces, key)
 
 
 def _kind_of_file(inspection: Inspection, *, raw: bool) -> JsonObject:
@@ -124,6 +156,10 @@ class Pieces:
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
         self._parts: dict[str, int] = {}
+        self.noted_rows: dict[tuple[str, str], NotedRows] = {}
+        """What is said of the notes of each agent under each model."""
+        self.links: dict[int, tuple[Note, JsonObject]] = {}
+        """What each note did, as it is shown."""
         self._used_texts: set[int] = set()
         self._used_parts: set[int] = set()
 
@@ -153,16 +189,15 @@ class Pieces:
     def _all_parts(self) -> list[str]:
         return [*self._parts]
 
-    def encode_all(self) -> tuple[str, str]:
-        """All texts and parts in the order of their numbers; of those nobody has, nothing."""
-        texts = [
-            one if number in self._used_texts else "" for number, one in enumerate(self._all_texts)
-        ]
-        parts = [
-            one if number in self._used_parts else "[]"
-            for number, one in enumerate(self._all_parts)
-        ]
-        return _encode_for_script(texts), f"[{','.join(parts)}]"
+    def encode_texts(self) -> Iterator[str]:
+        """All texts in the order of their numbers; of those nobody has, nothing."""
+        for number, text in enumerate(self._all_texts):
+            yield _encode_for_script(text) if number in self._used_texts else '""'
+
+    def encode_parts(self) -> Iterator[str]:
+        """The same of all parts."""
+        for number, part in enumerate(self._all_parts):
+            yield part if number in self._used_parts else "[]"
 
 
 class _PackedList:
@@ -215,6 +250,8 @@ class _DrawnRequest:
     _packed_ages: _PackedList
     _packed_origins: _PackedList
     _rows_of_turns: _PackedList
+    _entries: list[tuple[str, list[Json]]]
+    _chains: _PackedList
 
     def __init__(
         self, inspection: Inspection, number: int, pieces: Pieces, before: "_DrawnRequest | None"
@@ -234,10 +271,12 @@ class _DrawnRequest:
         lead = len(lowered.lead)
         known = before._sent if before is not None else None
         self._sent = SentTurns(request, known, max(0, self._common - lead))
-        self._view = RequestView(inspection, number, self._sent)
+        noted = pieces.noted_rows.setdefault((request.prompt.agent, request.prompt.model), {})
+        self._view = RequestView(inspection, number, self._sent, noted)
         self._draw_segments(before)
         self._draw_texts(before)
         self._draw_rows(before)
+        self._draw_chains(before)
 
     def _same_turns(self, before: "_DrawnRequest") -> int:
         """How many turns both requests begin with, after the same head."""
@@ -392,9 +431,28 @@ class _DrawnRequest:
         drawn = (row_json(row, self._origins, self._view.mask) for row in rows)
         return [{**row, "text": self._pieces.text(str(row["text"]))} for row in drawn]
 
+    def _draw_chains(self, before: "_DrawnRequest | None") -> None:
+        """The passes by event. Those that the request before has, too, are taken from it."""
+        chains: dict[str, list[Json]] = {}
+        for note in notes_of(self._request):
+            known = self._pieces.links.get(id(note))
+            if known is None:
+                known = self._pieces.links[id(note)] = (note, self._view.link(note))
+            if note.before.event:
+                chains.setdefault(note.before.event, []).append(known[1])
+        entries = list(chains.items())
+        old = before._entries if before is not None else []
+        both = zip(entries, old, strict=False)
+        least = min(len(entries), len(old))
+        same = next((at for at, (new, past) in enumerate(both) if new != past), least)
+        fresh: list[Json] = [[self._view.name_event(one), links] for one, links in entries[same:]]
+        known_list = before._chains if before is not None else None
+        self._entries = entries
+        self._chains = _PackedList(self._pieces, fresh, known_list, same)
+
     def pack(self) -> _PackedStep:
         """Pack the answers about this request, with numbers in the place of its parts."""
-        facts, chains = self._view.facts(), self._view.chains()
+        facts = self._view.facts()
         passes = facts["passes"]
         assert isinstance(passes, list)
         lists: dict[str, list[int]] = {
@@ -405,7 +463,7 @@ class _DrawnRequest:
             "origins": self._packed_origins.numbers,
             "passes": _PackedList(self._pieces, passes).numbers,
             "left_out": _PackedList(self._pieces, self._left_out).numbers,
-            "chains": _PackedList(self._pieces, [[*one] for one in chains.items()]).numbers,
+            "chains": self._chains.numbers,
         }
         full = {name: numbers for name, numbers in lists.items() if numbers}
         empty: JsonObject = {"left_out": [], "chains": {}}
@@ -466,24 +524,41 @@ def _query(**params: str) -> str:
     return urlencode(params)
 
 
-def _inline_files(data: dict[str, str], pieces: Pieces, key: str) -> str:
+def _inline_files(data: dict[str, str], pieces: Pieces, key: str) -> Iterator[str]:
     """The page with its files and the data inside."""
     html = (PAGE / "index.html").read_text("utf-8")
     style = (PAGE / STYLE).read_text("utf-8")
-    script = _one_script()
-    entries = ",".join(f"{_encode_for_script(name)}:{value}" for name, value in data.items())
-    texts, parts = pieces.encode_all()
-    start = (
-        f"<script>window.WEFT_DATA = {{{entries}}}; window.WEFT_TEXTS = {texts};"
-        f" window.WEFT_PARTS = {parts};"
-        f" location.hash ||= {_hash(key)};</script>"
-    )
     html = html.replace('<link rel="stylesheet" href="inspector.css">', f"<style>\n{style}</style>")
-    html = html.replace("<!-- data -->", start)
-    return html.replace(
+    html = html.replace(
         '<script type="module" src="inspector.js"></script>',
-        f'<script type="module">\n{script}</script>',
+        f'<script type="module">\n{_one_script()}</script>',
     )
+    head, _, foot = html.partition("<!-- data -->")
+    yield f"{head}<script>window.WEFT_DATA = {{"
+    yield from _with_commas(f"{_encode_for_script(name)}:{one}" for name, one in data.items())
+    yield "}; window.WEFT_TEXTS = ["
+    yield from _with_commas(pieces.encode_texts())
+    yield "]; window.WEFT_PARTS = ["
+    yield from _with_commas(pieces.encode_parts())
+    yield f"]; location.hash ||= {_hash(key)};</script>{foot}"
+
+
+def _with_commas(parts: Iterable[str]) -> Iterator[str]:
+    """The parts of a list, some thousands of letters at a time."""
+    waiting: list[str] = []
+    size, begun = 0, False
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size > _PORTION:
+            yield f"{',' if begun else ''}{','.join(waiting)}"
+            waiting, size, begun = [], 0, True
+    if waiting:
+        yield f"{',' if begun else ''}{','.join(waiting)}"
+
+
+_PORTION = 65_536
+"""Letters that are written at once."""
 
 
 def _one_script() -> str:

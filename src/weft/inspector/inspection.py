@@ -22,11 +22,14 @@ from weft.compiler.tools import declared_policy
 from weft.declare import Agent, C, Node, Policy, RunConfig, Sequence
 from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
+from weft.diagnostics import Origin
 from weft.dialects import Entry
 from weft.errors import UsageError
-from weft.jsonschema import shorten
+from weft.inspector.recorded import RecordedCalls, find_usage_difference
+from weft.inspector.words import CallTiming, MaskedTexts, find_timings, label_calls
+from weft.ir import ResultBlock
 from weft.passes.summaries import name_of_model
-from weft.recordings import Recording
+from weft.recordings import Exchange, Recording
 from weft.replay.receipt import Receipt, receipt_of
 from weft.replay.replay import recorded_agents
 from weft.replay.steps import (
@@ -217,6 +220,8 @@ class Inspection:
         """What a reader has to know of how the requests were rebuilt."""
         self.unrecorded: tuple[str, ...] = ()
         """Parts of requests that the recording does not hold, so nobody here can count them."""
+        self.recorded: RecordedCalls | None = None
+        """The calls as they were, where this is another program's recording."""
 
     @classmethod
     def of_recording(
@@ -233,8 +238,12 @@ class Inspection:
         root = agents[0] if len(agents) == 1 else Sequence(*agents)
         # the model that answered, where the recording says which
         config = RunConfig(model=model or recording.asked_model or None)
+        # sessions of these two hold declarations and no requests: theirs are compiled again
+        calls = None if recording.format in ("weft", "adk") else RecordedCalls(recording)
+        recording = recording if calls is None else calls.recording
         inspection = cls(root, recording.session, config=config, redact=redact)
-        inspection.answers = recording.answers
+        inspection.recorded = calls
+        inspection.answers = recording.answers if calls is None else calls.answers
         parts = {"instructions": any(recording.instructions.values()), "tools": recording.declared}
         inspection.unrecorded = tuple(name for name, part in parts.items() if not part)
         return inspection
@@ -288,6 +297,8 @@ class Inspection:
     @cached_property
     def steps(self) -> list[AnsweredStep]:
         """Every answer of a model with its request."""
+        if self.recorded is not None:
+            return self.recorded.steps()
         return self._walk.take(self.session.events)
 
     @cached_property
@@ -303,8 +314,23 @@ class Inspection:
             answers=self.answers,
         )
 
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """The calls as they were recorded; empty for a session that Weft ran."""
+        return self.recorded.exchanges if self.recorded is not None else []
+
+    @cached_property
+    def usage_warning(self) -> str:
+        """What to say where a recording's tokens are not those that were billed."""
+        if self.recorded is None:
+            return ""
+        return find_usage_difference(self.steps, self.exchanges, self.recorded.recording)
+
     def walk(self) -> Iterator[AnsweredStep]:
         """The steps one by one, each at the price of what is new in it; they are not kept."""
+        if self.recorded is not None:
+            yield from self.steps
+            return
         walk = self._new_walk()
         for event in self.session.events:
             yield from walk.take((event,))
@@ -446,12 +472,12 @@ class Inspection:
 
     def film(self) -> JsonObject:
         """One frame for each step, lanes for branches, and what all of it cost."""
-        tokens, show = _SourceTokens(), _MaskedTexts(self.mask)
+        tokens, show = SourceTokens(), MaskedTexts(self.mask)
         return {
             "session": show.fields(self.summary()),
-            "notice": self.notice,
+            "notice": " ".join(filter(None, (self.notice, self.usage_warning))),
             "hidden": list[Json](self.rules.words),
-            "frames": [_frame(step, tokens, show) for step in self.steps],
+            "frames": [_frame(step, tokens, show, self.timings) for step in self.steps],
             "events": [
                 _event_row(index, event, show) for index, event in enumerate(self.session.events)
             ],
@@ -478,6 +504,7 @@ class Inspection:
         if self.unrecorded and not notice:
             words = " and ".join(self.unrecorded)
             notice = f"The {words} were not recorded: what they take is part of `estimate off`."
+        notice = " ".join(filter(None, (notice, self.usage_warning)))
         return receipt_of(self.session, self.steps, model=self.model, notice=notice)
 
     def summary(self) -> JsonObject:
@@ -498,6 +525,22 @@ class Inspection:
             "agents": list[Json](dict.fromkeys(step.event.author for step in self.steps)),
             "updated": max((event.timestamp for event in self.session.events), default=0.0),
         }
+
+    @cached_property
+    def timings(self) -> dict[str, CallTiming]:
+        """How long each call took, by the event that answered it."""
+        timings = find_timings(self.session, {step.event.id for step in self.steps})
+        for one in self.exchanges:
+            known = timings.get(one.event, CallTiming())
+            seconds = first = None
+            if one.started is not None and one.ended is not None:
+                seconds = max(0.0, one.ended - one.started)
+            if one.started is not None and one.first_token is not None:
+                first = max(0.0, one.first_token - one.started)
+            timings[one.event] = CallTiming(
+                one.ended or known.time, seconds, first, one.finish, one.retries
+            )
+        return timings
 
     @property
     def model(self) -> str:
@@ -579,31 +622,23 @@ class SharedTurns:
                 yield at, key, text, value
 
 
-class _SourceTokens:
+class SourceTokens:
     """Tokens by where they go, for request after request of one session.
 
     Requests of a session share their turns as objects, so each is weighed once.
     """
 
     def __init__(self) -> None:
-        self._sources: dict[int, str] = {}
+        self._sources: dict[int, tuple[str, str]] = {}
         self._items: dict[int, object] = {}
-        self._turns: dict[int, tuple[Entry, dict[str, int]]] = {}
+        self._turns: dict[int, _WeighedTurn] = {}
+        self._numbers: dict[tuple[Origin, ...], int] = {}
 
     def of(self, request: Compilation) -> dict[str, int]:
         """The tokens of a request by source; they add up to all of it."""
-        lowered, scale = request.lowered(), request.scale
-        for item in request.prompt.items:
-            if id(item) not in self._items:
-                self._items[id(item)] = item
-                for block in item.blocks:
-                    self._sources[id(block)] = source_of(item, block)
-        head = scale.head(lowered)
-        sums = {"tools": sum(head.tools), "schema": head.schema, "system": head.system}
-        for entry in lowered.lead:  # a system that is a turn
-            sums["system"] += sum(self._weigh(entry, request).values())
-        for entry in lowered.entries:
-            for source, tokens in self._weigh(entry, request).items():
+        sums = {"tools": 0, "schema": 0, "system": 0}
+        for _, some in self.in_order(request):
+            for (source, _), tokens in some.items():
                 sums[source] = sums.get(source, 0) + tokens
         sums.pop("overhead", None)
         known = sum(sums.values())
@@ -612,12 +647,40 @@ class _SourceTokens:
         sums["overhead"] = request.tokens - sum(sums.values())
         return {source: tokens for source, tokens in sums.items() if tokens > 0}
 
-    def _weigh(self, entry: Entry, request: Compilation) -> dict[str, int]:
+    def in_order(self, request: Compilation) -> Iterator[tuple[int, dict[tuple[str, str], int]]]:
+        """The parts of a request from its start, each with its tokens by source and tool.
+
+        A part has one number wherever it stands in the session; that of the head is 0.
+        """
+        lowered, scale = request.lowered(), request.scale
+        for item in request.prompt.items:
+            if id(item) not in self._items:
+                self._items[id(item)] = item
+                for block in item.blocks:
+                    tool = block.name if isinstance(block, ResultBlock) else ""
+                    self._sources[id(block)] = source_of(item, block), tool
+        head = scale.head(lowered)
+        yield (
+            0,
+            {
+                ("tools", ""): sum(head.tools),
+                ("schema", ""): head.schema,
+                ("system", ""): head.system,
+            },
+        )
+        for entry in lowered.lead:  # a system that is a turn
+            weighed = self._weigh(entry, request)
+            yield weighed.number, {("system", ""): sum(weighed.sums.values())}
+        for entry in lowered.entries:
+            weighed = self._weigh(entry, request)
+            yield weighed.number, weighed.sums
+
+    def _weigh(self, entry: Entry, request: Compilation) -> "_WeighedTurn":
         weighed = self._turns.get(id(entry))
         if weighed is None:
             scale = request.scale
             places = dict(entry.blocks)
-            sums: dict[str, int] = {}
+            sums: dict[tuple[str, str], int] = {}
             for part in scale.meter.weigher.turn(entry.wire).parts:
                 tokens = scale.meter.part(part)
                 if entry.joined and part.pointer == "/content":
@@ -625,51 +688,43 @@ class _SourceTokens:
                         sums[source] = sums.get(source, 0) + some
                     continue
                 block = places.get(part.pointer)
-                source = self._sources.get(id(block), "overhead")
+                source = self._sources.get(id(block), _OVERHEAD)
                 sums[source] = sums.get(source, 0) + tokens
-            weighed = self._turns[id(entry)] = (entry, sums)
-        return weighed[1]
+            blocks = (*(one for _, one in entry.blocks), *(one for _, one in entry.joined))
+            origins = tuple(block.origin for block in blocks)
+            number = self._numbers.setdefault(origins, len(self._numbers) + 1)
+            weighed = self._turns[id(entry)] = _WeighedTurn(entry, sums, number)
+        return weighed
 
-    def _split_tokens(self, entry: Entry, tokens: int) -> Iterator[tuple[str, int]]:
+    def _split_tokens(self, entry: Entry, tokens: int) -> Iterator[tuple[tuple[str, str], int]]:
         """The tokens of a text that several blocks were joined to, by their lengths."""
         whole, counted = max(1, entry.joined[-1][0]), 0
         for end, block in entry.joined:
             upto = tokens * end // whole
-            yield self._sources.get(id(block), "overhead"), upto - counted
+            yield self._sources.get(id(block), _OVERHEAD), upto - counted
             counted = upto
 
 
-class _MaskedTexts:
-    """Texts and values as the film shows them: what the rules hide is hidden before they are cut.
-
-    Half a value would be hidden from the rules, and not from readers.
-    """
-
-    def __init__(self, mask: Mask | None) -> None:
-        self._mask = mask
-
-    def text(self, text: str, longest: int = 0) -> str:
-        """A text, cut where it is longer."""
-        text = self._mask.text(text) if self._mask is not None else text
-        return shorten(text, longest) if longest else text
-
-    def value(self, value: Json) -> Json:
-        """A JSON value."""
-        return self._mask.value(value) if self._mask is not None else value
-
-    def fields(self, answer: JsonObject) -> JsonObject:
-        """Fields of ours with names and ids in them."""
-        return self._mask.fields(answer) if self._mask is not None else answer
-
-    def state(self, values: JsonObject) -> JsonObject:
-        """State as the page shows it: each value as JSON, long ones cut."""
-        values = self._mask.state(values) if self._mask is not None else values
-        return {key: shorten(compact(value), 200) for key, value in values.items()}
+_OVERHEAD = ("overhead", "")
 
 
-def _frame(step: AnsweredStep, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObject:
+class _WeighedTurn(NamedTuple):
+    """A turn, its tokens by source and tool, and the number of what it says."""
+
+    entry: Entry
+    sums: dict[tuple[str, str], int]
+    number: int
+
+
+def _frame(
+    step: AnsweredStep,
+    tokens: SourceTokens,
+    show: MaskedTexts,
+    timings: Mapping[str, CallTiming],
+) -> JsonObject:
     """One step as the film strip draws it."""
     event, request = step.event, step.request
+    timing = timings.get(event.id, CallTiming())
     frame: JsonObject = {
         "number": step.number,
         "event": event.id,
@@ -678,6 +733,7 @@ def _frame(step: AnsweredStep, tokens: _SourceTokens, show: _MaskedTexts) -> Jso
         "scope": event.isolation_scope or "",
         "invocation": event.invocation_id,
         "time": event.timestamp,
+        "seconds": timing.seconds,
         "problem": show.text(step.problem),
         "calls": [{"id": call.id, "name": call.name} for call in event.calls],
         "text": show.text(event.text or "", 200),
@@ -728,7 +784,7 @@ def reported_usage(event: Event) -> JsonObject | None:
     }
 
 
-def _event_row(index: int, event: Event, show: _MaskedTexts) -> JsonObject:
+def _event_row(index: int, event: Event, show: MaskedTexts) -> JsonObject:
     """An event as the lanes below the strip draw it."""
     return {
         "index": index,
@@ -737,8 +793,7 @@ def _event_row(index: int, event: Event, show: _MaskedTexts) -> JsonObject:
         "branch": event.branch or "",
         "time": event.timestamp,
         "text": show.text(event.text or "", 200),
-        "calls": [call.name for call in event.calls],
-        "results": [result.name for result in event.results],
+        **label_calls(event, show),
         "state": show.state(event.actions.state_delta),
         "error": show.text(": ".join(filter(None, (event.error_code, event.error_message))), 400),
     }

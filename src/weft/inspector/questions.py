@@ -7,6 +7,7 @@ did untrusted text go: each is answered by compiling again, without a model.
 import dataclasses
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
@@ -26,6 +27,7 @@ from weft.declare.visit import every_node, rebuild_program
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
+from weft.inspector.comparing import set_side_by_side
 from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
@@ -75,6 +77,7 @@ def compare(inspection: Inspection, variant: Variant) -> JsonObject:
     return {
         "now": inspection.film(),
         "then": other.film(),
+        "difference": set_side_by_side(inspection, other),
         "code": "\n".join(variant.code(agent, inspection.config) for agent in agents),
     }
 
@@ -266,7 +269,7 @@ def trust(inspection: Inspection) -> JsonObject:
     return {
         "guards": list[Json](guards.values()),
         "flows": list[Json](
-            _flows(inspection.session.events, fenced, mask, _declared_words(inspection.root))
+            _flows(inspection.session.events, fenced, mask, _fixed_words(inspection))
         ),
         "hidden": list[Json](inspection.rules.words),
     }
@@ -463,6 +466,19 @@ def _declared_words(root: Node) -> set[str]:
     return set(_WORDS.findall("\n".join(texts)))
 
 
+def _fixed_words(inspection: Inspection) -> set[str]:
+    """The words that nobody brought in: the author's, and those that every result of a tool has."""
+    common: dict[str, set[str]] = {}
+    times: Counter[str] = Counter()
+    for event in inspection.session.events:
+        for result in event.results:
+            name, words = result.name or "", set(_WORDS.findall(_values_of(result.response or {})))
+            common[name] = common[name] & words if times[name] else words
+            times[name] += 1
+    fixed = (words for name, words in common.items() if times[name] > 1)
+    return _declared_words(inspection.root).union(*fixed)
+
+
 def _flows(
     events: Sequence[Event], untrusted: dict[str, str], mask: Mask | None, declared: set[str]
 ) -> Iterator[JsonObject]:
@@ -475,6 +491,7 @@ def _flows(
             words = sorted((set(_WORDS.findall(_values_of(args))) & known.keys()) - declared)
             if words:
                 yield {
+                    "agent": event.author,
                     "call": call.name,
                     "id": call.id,
                     "event": event.id,

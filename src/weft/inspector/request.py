@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
-from weft.compiler.explain import SentTurns, explain, notes_of
+from weft.compiler.explain import NotedRows, SentTurns, explain, notes_of
 from weft.compiler.mask import Mask
 from weft.compiler.prefix import SourceMap
 from weft.compiler.report import Report, SentRow, block_text
@@ -23,7 +23,7 @@ from weft.declare.tool import Tool
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
 from weft.inspector.inspection import CacheCount, Inspection, reported_usage
-from weft.ir import Item
+from weft.ir import Item, Note
 from weft.replay.steps import homes_of
 from weft.values import Json, JsonObject
 
@@ -34,17 +34,24 @@ LONGEST = 20_000
 class RequestView:
     """The request of one step."""
 
-    def __init__(self, inspection: Inspection, number: int, turns: SentTurns | None = None) -> None:
+    def __init__(
+        self,
+        inspection: Inspection,
+        number: int,
+        turns: SentTurns | None = None,
+        noted_rows: NotedRows | None = None,
+    ) -> None:
         self.inspection = inspection
         self.number = number
         self.request = inspection.request(number)
         self.mask = inspection.request_mask
         self._turns = turns
+        self._noted_rows = noted_rows
 
     @cached_property
     def report(self) -> Report:
         """Its report."""
-        return explain(self.request, self._turns)
+        return explain(self.request, self._turns, self._noted_rows)
 
     @cached_property
     def text(self) -> str:
@@ -65,7 +72,7 @@ class RequestView:
 
     def to_json(self, *, raw: bool = True) -> JsonObject:
         """All that the page draws of one request; without `raw`, only its messages."""
-        origins = Origins(self.inspection)
+        origins = Origins(self.inspection, sources=self._sources())
         pointers: dict[str, int] = {}
         traced = [*self.source_map.segments()] if raw else []
         cuts = self._cuts()
@@ -85,6 +92,12 @@ class RequestView:
             "chains": self.chains(),
             "origins": origins.to_json(),
         }
+
+    def _sources(self) -> dict[tuple[str, int], str]:
+        """In a recording: where the parts of events come from, in words."""
+        recorded = [one for one in self.inspection.exchanges if one.number == self.number]
+        blocks = recorded[0].blocks if recorded else ()
+        return {(one.event, one.part): str(one.source) for one in blocks if one.event}
 
     def mask_text(self, text: str) -> str:
         """A text about the request as it may be shown."""
@@ -146,25 +159,26 @@ class RequestView:
     def chains(self) -> JsonObject:
         """By event: each pass that changed or dropped what came from it, with both texts."""
         chains: dict[str, list[Json]] = {}
-        presentable = self.request.presentable
         for note in notes_of(self.request):
-            before = presentable(note.before) if presentable is not None else note.before
-            after = note.after
-            if after is not None and presentable is not None:
-                after = presentable(after)
-            chains.setdefault(note.before.event, []).append(
-                {
-                    "pass": note.step,
-                    "reason": self.mask_text(note.reason),
-                    "before": self._item_text(before),
-                    "after": self._item_text(after) if after is not None else None,
-                }
-            )
-        mask = self.mask
+            chains.setdefault(self.name_event(note.before.event), []).append(self.link(note))
+        return {event: list[Json](links) for event, links in chains.items() if event}
+
+    def name_event(self, event: str) -> str:
+        """The id of an event as it may be shown."""
+        return self.mask.identity(event) if self.mask is not None and event else event
+
+    def link(self, note: Note) -> JsonObject:
+        """What one pass did to one item, with both texts."""
+        presentable = self.request.presentable
+        before = presentable(note.before) if presentable is not None else note.before
+        after = note.after
+        if after is not None and presentable is not None:
+            after = presentable(after)
         return {
-            mask.identity(event) if mask is not None else event: list[Json](notes)
-            for event, notes in chains.items()
-            if event
+            "pass": note.step,
+            "reason": self.mask_text(note.reason),
+            "before": self._item_text(before),
+            "after": self._item_text(after) if after is not None else None,
         }
 
     def _item_text(self, item: Item) -> str:
@@ -185,7 +199,8 @@ class RequestView:
                 rates.money,
             )
             for row in self.report.left_out
-            if row.action in ("dropped", "changed")
+            # what is only said otherwise, such as who spoke, is not left out
+            if row.action == "dropped" or (row.action == "changed" and row.before > row.after)
         ]
         return sorted(listed, key=lambda one: -one.tokens)
 
@@ -319,7 +334,13 @@ class Missing(NamedTuple):
 class Origins:
     """The origins of a request, numbered, with where each is written."""
 
-    def __init__(self, inspection: Inspection, numbers: dict[Origin, int] | None = None) -> None:
+    def __init__(
+        self,
+        inspection: Inspection,
+        numbers: dict[Origin, int] | None = None,
+        sources: Mapping[tuple[str, int], str] | None = None,
+    ) -> None:
+        self._sources = sources or {}
         self.numbers: dict[Origin, int] = numbers if numbers is not None else {}
         self._inspection = inspection
         self._places = declarations_of(inspection)
@@ -342,6 +363,7 @@ class Origins:
             "agent": origin.agent,
             "part": origin.part,
             "words": str(origin),
+            "source": self._sources.get((origin.name, max(0, origin.part)), ""),
             "place": self._places.of(origin),
         }
 

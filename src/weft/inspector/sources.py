@@ -13,12 +13,15 @@ from typing import Protocol
 
 import msgspec
 
+from weft.compiler.mask import Mask, MaskRules, rules_of
 from weft.declare import Node, RunConfig
 from weft.declare.policy_parts import Redact
+from weft.dialects import wire_name
 from weft.errors import SessionError
 from weft.inspector.inspection import Inspection, SessionSpending
+from weft.inspector.words import MaskedTexts
 from weft.recordings import Recording, recording_of
-from weft.replay.steps import homes_of, model_events, texts_at
+from weft.replay.steps import homes_of, is_answer, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
 from weft.session.lookback import waiting_in
 from weft.session.store import attach
@@ -33,8 +36,8 @@ LISTED = 200
 class SessionSource(Protocol):
     """Sessions that can be inspected, by keys that are texts."""
 
-    async def sessions(self) -> list[Json]:
-        """A row for each session, the newest first."""
+    async def sessions(self, search: str = "") -> list[Json]:
+        """A row for each session, the newest first; only those that hold all words of `search`."""
         ...
 
     async def inspection(self, key: str) -> Inspection:
@@ -138,14 +141,21 @@ class RecordedSessions:
         self._redact = redact
         self._open: dict[str, Inspection] = {}
         self._counts = SessionCounts()
+        self._rows = _SessionRows()
 
-    async def sessions(self) -> list[Json]:
+    async def sessions(self, search: str = "") -> list[Json]:
         """A row for each recording, in the order of the file."""
         rows: list[JsonObject] = []
+        words, rules = search.lower().split(), MaskRules(self._redact)
         for key, recording in self._recordings.items():
             session = recording.session
             model = self._model or recording.asked_model
-            row = _row(key, session, model, recording.answers)
+            show = self._rows.shown(key, session, rules)
+            row = self._rows.row(key, session, model, recording.answers, show)
+            hit = find_words(session, words, show, recording.id)
+            if hit is None:
+                continue
+            row["hit"] = hit
             if row["counting"] and not self._counts.has(key, session):
                 self._counts.add(key, self._inspect(key))
             rows.append({**row, "id": recording.id})
@@ -198,9 +208,12 @@ class StoredSessions:
         self._redact = redact
         self._open: dict[SessionKey, Inspection] = {}
         self._counts = SessionCounts()
+        self._rows = _SessionRows()
+        self._rules: dict[str, MaskRules] = {}
 
-    async def sessions(self) -> list[Json]:
+    async def sessions(self, search: str = "") -> list[Json]:
         """A row for each session, the newest first."""
+        words = search.lower().split()
         infos: list[SessionInfo] = []
         for app in await self.store.apps():
             infos += await self.store.sessions(app, self._user)
@@ -209,10 +222,16 @@ class StoredSessions:
         for number, info in enumerate(infos):
             session = await self.store.get(info.key) if number < LISTED else None
             if session is None:
-                rows.append(_describe_session(info.key, info.last_update_time))
+                if not words:
+                    rows.append(_describe_session(info.key, info.last_update_time))
                 continue
             key, recorded = key_text(info.key), recording_of(session).answers
-            rows.append(_row(key, session, self._model_of(info.key), recorded))
+            show = self._rows.shown(key, session, self._rules_of(info.key.app_name))
+            hit = find_words(session, words, show, info.key.id)
+            if hit is None:
+                continue
+            row = self._rows.row(key, session, self._model_of(info.key), recorded, show)
+            rows.append(row | {"hit": hit})
             if rows[-1]["counting"] and not self._counts.has(key, session):
                 self._counts.add(key, await self._inspect(session))
         return await self._counts.fill(rows)
@@ -279,6 +298,15 @@ class StoredSessions:
             redact=self._redact,
         )
 
+    def _rules_of(self, app: str) -> MaskRules:
+        """What the list of an app's sessions does not show."""
+        if app not in self._rules:
+            root, rules = self.programs.get(app), MaskRules(self._redact)
+            if root is not None:
+                rules = rules_of(root, self._configs.get(app) or RunConfig()) + rules
+            self._rules[app] = rules
+        return self._rules[app]
+
     def _model_of(self, key: SessionKey) -> str:
         root = self.programs.get(key.app_name)
         if root is None:
@@ -317,17 +345,60 @@ def _describe_session(key: SessionKey, updated: float) -> JsonObject:
     }
 
 
-def _row(
-    key: str, session: Session, model: str, recorded: frozenset[str] | None = None
+class _SessionRows:
+    """The rows of a list; one is made again when its session has changed."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[tuple[int, str], JsonObject]] = {}
+        self._shown: dict[str, tuple[tuple[int, str], MaskedTexts]] = {}
+
+    def shown(self, key: str, session: Session, rules: MaskRules) -> MaskedTexts:
+        """How the texts of a session may be shown."""
+        if not rules:
+            return MaskedTexts(None)
+        version, known = _version(session), self._shown.get(key)
+        if known is None or known[0] != version:
+            known = self._shown[key] = (version, MaskedTexts(Mask(rules, session)))
+        return known[1]
+
+    def row(
+        self,
+        key: str,
+        session: Session,
+        model: str,
+        recorded: frozenset[str] | None,
+        show: MaskedTexts,
+    ) -> JsonObject:
+        """A session in the list, with what its provider reported; else it must be counted."""
+        version, known = _version(session), self._rows.get(key)
+        if known is None or known[0] != version:
+            row = _describe_row(key, session, model, recorded, show)
+            known = self._rows[key] = (version, row)
+        return {**known[1]}
+
+
+def _describe_row(
+    key: str,
+    session: Session,
+    model: str,
+    recorded: frozenset[str] | None,
+    show: MaskedTexts,
 ) -> JsonObject:
-    """A session in the list, with what its provider reported; else it must be counted."""
     reported = SessionSpending.from_reports(session, model, recorded)
     steps = len(model_events(session)) if recorded is None else len(recorded)
+    answers = [event for event in session.events if is_answer(event)]
+    models = dict.fromkeys(
+        event.provenance.model or event.model_version or wire_name(model) for event in answers
+    )
+    first = next((one.text for one in session.events if one.author == "user" and one.text), "")
     return {
         "key": key,
         "id": session.id,
         "app": session.app_name,
         "user": session.user_id,
+        "first": show.text(first, _FIRST),
+        "agents": list[Json](dict.fromkeys(show.text(event.author) for event in answers)),
+        "models": [name for name in models if name],
         "events": len(session.events),
         "steps": steps,
         **(reported or SessionSpending()).to_json(),
@@ -337,6 +408,45 @@ def _row(
         "waiting": len(waiting_in(session.events)),
         "updated": max((event.timestamp for event in session.events), default=0.0),
     }
+
+
+_FIRST = 140
+"""Characters of the first message that the list shows."""
+
+_AROUND = 60
+"""Characters before and after a word that was searched for."""
+
+
+def find_words(session: Session, words: Sequence[str], show: MaskedTexts, name: str) -> str | None:
+    """The place where a session says the first of these words; None unless it says all of them.
+
+    Words are looked for in names, messages, arguments and results, in small letters.
+    """
+    authors = {event.author for event in session.events}
+    missing = {*words}
+    names = compact([name, session.app_name, session.user_id, *authors]).lower()
+    missing -= {word for word in missing if word in names}
+    hit = ""
+    for event in session.events:
+        if not missing:
+            break
+        text = "\n".join(
+            (
+                event.text,
+                *(compact([call.name, call.args]) for call in event.calls),
+                *(compact([one.name, one.response]) for one in event.results),
+                event.error_message or "",
+            )
+        )
+        low = text.lower()
+        here = [word for word in missing if word in low]
+        if here and not hit:
+            shown = show.text(text)
+            at = shown.lower().find(here[0])
+            # a value that is hidden is found, and not shown
+            hit = shown[max(0, at - _AROUND) : at + _AROUND].strip() if at >= 0 else ""
+        missing -= {*here}
+    return None if missing else hit
 
 
 def _no_session(id: str) -> SessionError:

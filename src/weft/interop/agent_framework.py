@@ -13,8 +13,8 @@ from weft.declare.policy import Policy
 from weft.interop.adk.objects import as_list, field, text
 from weft.interop.hosts import (
     FIXED,
-    Call,
     Host,
+    HostCall,
     HostCompactor,
     HostPiece,
     make_recall,
@@ -28,7 +28,7 @@ from weft.interop.hosts import (
 _HOST = Host("agent-framework", "WeftMiddleware")
 
 
-class Compacting:
+class CompactingChatMiddleware:
     """The middleware's own part, without what agent-framework wants of one.
 
     `compactor` has the numbers: what was compacted, and what was left as it is.
@@ -74,7 +74,7 @@ def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
             continue
         words = "\n".join(text(one, "text") for one in contents if text(one, "type") == "text")
         calls = [
-            Call(text(one, "call_id"), text(one, "name"), field(one, "arguments"))
+            HostCall(text(one, "call_id"), text(one, "name"), field(one, "arguments"))
             for one in contents
             if text(one, "type") == "function_call"
         ]
@@ -126,13 +126,13 @@ def _make_note(words: str) -> object:
 
 
 @functools.cache
-def middleware_class() -> type[Compacting]:
+def middleware_class() -> type[CompactingChatMiddleware]:
     """The middleware as agent-framework wants it: of its own class."""
-    return _HOST.make_class(Compacting, "agent_framework", "ChatMiddleware")
+    return _HOST.make_class(CompactingChatMiddleware, "agent_framework", "ChatMiddleware")
 
 
 if TYPE_CHECKING:
-    WeftMiddleware = Compacting
+    WeftMiddleware = CompactingChatMiddleware
 else:
 
     def __getattr__(name: str) -> object:

@@ -11,8 +11,8 @@ from typing import TypeAlias, cast
 from weft.compaction.compact import recall_decl
 from weft.declare.policy import Policy
 from weft.interop.hosts import (
-    Call,
     Host,
+    HostCall,
     HostCompactor,
     spell_answer,
     spell_result,
@@ -89,7 +89,7 @@ class WeftHooks:
             return {}
         messages = self._messages(hook_input)
         id = str(hook_input.get("tool_use_id") or tool_use_id or len(messages))
-        messages.append(spell_answer("", [Call(id, name, hook_input.get("tool_input"))]))
+        messages.append(spell_answer("", [HostCall(id, name, hook_input.get("tool_input"))]))
         messages.append(spell_result(id, str(_text_at(response, path))))
         outcome = self.compactor.compact([*messages], model=self.model, recalls=True)
         if outcome is None:

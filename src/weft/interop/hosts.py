@@ -49,15 +49,25 @@ class HostCompactor:
         self._recent: deque[Compacted] = deque(maxlen=_REMEMBERED)
 
     def compact(
-        self, messages: list[JsonObject], *, dialect: str = CHAT, model: str = "", recalls: bool
+        self,
+        messages: list[JsonObject],
+        *,
+        dialect: str = CHAT,
+        model: str = "",
+        recalls: bool,
+        head: JsonObject | None = None,
     ) -> Compacted | None:
-        """The messages after the policy; None where they are to be sent as they are."""
+        """The messages after the policy; None where they are to be sent as they are.
+
+        Where the rest of the request is known it is `head`. Then the outcome says whether `recall`
+        is to be declared; without, a request that `recalls` has it.
+        """
         policy = self.context if self.context is not None else C.auto(lossless=not recalls)
         target = dialect_named(dialect)
-        request: JsonObject = {target.traits.turns: cast("Json", messages)}
+        request: JsonObject = {**(head or {}), target.traits.turns: cast("Json", messages)}
         if model:
             request["model"] = model
-        if recalls:
+        if recalls and head is None:
             request["tools"] = [spell_recall(target, model)]
         try:
             outcome = compact(request, policy, dialect=dialect)
@@ -70,11 +80,11 @@ class HostCompactor:
             self.skipped[f"{type(error).__name__}: {error}"] += 1
             return None
         self._recent.append(outcome)
-        if outcome.request is request:
-            self.skipped["there is nothing to leave out"] += 1
-            return None
-        self.compacted += 1
-        return outcome
+        if cast("JsonObject", outcome.request)[target.traits.turns] is not messages:
+            self.compacted += 1
+            return outcome
+        self.skipped["there is nothing to leave out"] += 1
+        return outcome if outcome.request is not request else None  # a tool may be all that is new
 
     def recall(self, **arguments: Json) -> str:
         """What a handle stands for, in the newest request that knows it."""
@@ -136,7 +146,7 @@ class Host(NamedTuple):
 # --- a host's messages as those of a chat
 
 
-class Call(NamedTuple):
+class HostCall(NamedTuple):
     """A call that the model made."""
 
     id: str
@@ -149,7 +159,7 @@ def spell_user(text: str, role: str = "user") -> JsonObject:
     return {"role": role, "content": text}
 
 
-def spell_answer(text: str, calls: Sequence[Call]) -> JsonObject:
+def spell_answer(text: str, calls: Sequence[HostCall]) -> JsonObject:
     """What the model says and calls."""
     message: JsonObject = {"role": "assistant", "content": text or None}
     if calls:

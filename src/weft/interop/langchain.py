@@ -11,8 +11,8 @@ from weft.declare.policy import Policy
 from weft.interop.adk.objects import as_list, field, text
 from weft.interop.hosts import (
     FIXED,
-    Call,
     Host,
+    HostCall,
     HostCompactor,
     HostPiece,
     make_recall,
@@ -26,7 +26,7 @@ from weft.values import JsonObject
 _HOST = Host("langchain", "WeftMiddleware")
 
 
-class Compacting:
+class CompactingMiddleware:
     """The middleware's own part, without what langchain wants of one.
 
     `compactor` has the numbers: what was compacted, and what was left as it is.
@@ -101,11 +101,11 @@ def _spell_message(message: object) -> JsonObject:
         return spell_result(text(message, "tool_call_id"), words)
     if kind != "ai":
         return FIXED
-    calls: list[Call] = []
+    calls: list[HostCall] = []
     for call in as_list(message, "tool_calls"):
         fields = cast("Mapping[str, object]", call)
         id, name = fields.get("id"), fields.get("name")
-        calls.append(Call(str(id or ""), str(name), fields.get("args")))
+        calls.append(HostCall(str(id or ""), str(name), fields.get("args")))
     return spell_answer(words, calls) if words or calls else FIXED
 
 
@@ -134,13 +134,13 @@ def _make_note(words: str) -> object:
 
 
 @functools.cache
-def middleware_class() -> type[Compacting]:
+def middleware_class() -> type[CompactingMiddleware]:
     """The middleware as langchain wants it: of its own class."""
-    return _HOST.make_class(Compacting, "langchain.agents.middleware", "AgentMiddleware")
+    return _HOST.make_class(CompactingMiddleware, "langchain.agents.middleware", "AgentMiddleware")
 
 
 if TYPE_CHECKING:
-    WeftMiddleware = Compacting
+    WeftMiddleware = CompactingMiddleware
 else:
 
     def __getattr__(name: str) -> object:

@@ -11,8 +11,8 @@ from weft.declare.policy import Policy
 from weft.interop.adk.objects import as_list, field, text
 from weft.interop.hosts import (
     FIXED,
-    Call,
     Host,
+    HostCall,
     HostCompactor,
     HostPiece,
     copy_with,
@@ -27,7 +27,7 @@ from weft.values import JsonObject
 _HOST = Host("pydantic-ai", "WeftCapability")
 
 
-class Compacting:
+class CompactingCapability:
     """The capability's own part, without what pydantic-ai wants of one.
 
     `compactor` has the numbers: what was compacted, and what was left as it is.
@@ -68,7 +68,7 @@ def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
                 text(one, "content") for one in parts if text(one, "part_kind") == "text"
             )
             calls = [
-                Call(text(one, "tool_call_id"), text(one, "tool_name"), field(one, "args"))
+                HostCall(text(one, "tool_call_id"), text(one, "tool_name"), field(one, "args"))
                 for one in parts
                 if text(one, "part_kind") == "tool-call"
             ]
@@ -128,13 +128,13 @@ def _make_note(words: str) -> object:
 
 
 @functools.cache
-def capability_class() -> type[Compacting]:
+def capability_class() -> type[CompactingCapability]:
     """The capability as pydantic-ai wants it: of its own class."""
-    return _HOST.make_class(Compacting, "pydantic_ai.capabilities", "AbstractCapability")
+    return _HOST.make_class(CompactingCapability, "pydantic_ai.capabilities", "AbstractCapability")
 
 
 if TYPE_CHECKING:
-    WeftCapability = Compacting
+    WeftCapability = CompactingCapability
 else:
 
     def __getattr__(name: str) -> object:

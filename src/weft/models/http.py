@@ -11,7 +11,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
@@ -124,6 +124,34 @@ class Http:
             raise broken_error(error, sending.url) from error
 
 
+async def pass_on(
+    method: str,
+    url: str,
+    headers: Sequence[tuple[bytes, bytes]],
+    content: "bytes | AsyncIterable[bytes]",
+    timeouts: Timeouts,
+) -> "httpx2.Response":
+    """Send somebody else's request as it is; the answer, of which only the head has come.
+
+    A failure on the way is a ModelError that does not show the address's query.
+    """
+    import httpx2
+
+    _tell_the_transport_to_be_discreet()
+    client = await _open_client()
+    try:
+        request = httpx2.Request(
+            method,
+            httpx2.URL(url),
+            headers=[*headers],
+            content=content,
+            extensions=_limits_of(timeouts),
+        )
+        return await client.send(request, stream=True, auth=None)
+    except Exception as error:
+        raise broken_error(error, url) from error
+
+
 @functools.cache
 def _tell_the_transport_to_be_discreet() -> None:
     """Keep what may be a key out of the transport's log, which shows whole addresses."""
@@ -134,21 +162,24 @@ def _request(sending: Sending) -> "httpx2.Request":
     import httpx2
 
     _tell_the_transport_to_be_discreet()
-    timeouts = sending.timeouts
     return httpx2.Request(
         "POST",
         _parse_url(sending.whole_url),
         headers=sending.headers,
         content=sending.body,
-        extensions={
-            "timeout": {
-                "connect": timeouts.connect,
-                "pool": timeouts.connect,
-                "write": timeouts.read,
-                "read": timeouts.read,
-            }
-        },
+        extensions=_limits_of(sending.timeouts),
     )
+
+
+def _limits_of(timeouts: Timeouts) -> dict[str, object]:
+    return {
+        "timeout": {
+            "connect": timeouts.connect,
+            "pool": timeouts.connect,
+            "write": timeouts.read,
+            "read": timeouts.read,
+        }
+    }
 
 
 async def in_time(asked: Awaitable[T], timeouts: Timeouts, url: str) -> T:

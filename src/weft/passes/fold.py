@@ -18,7 +18,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.declare.policy_parts import Folding, Redact
+from weft.declare.policy import Policy, Stage
+from weft.declare.policy_parts import (
+    ArtifactText,
+    Auto,
+    Compact,
+    Everything,
+    Folding,
+    Memories,
+    Notes,
+    Priority,
+    Project,
+    Redact,
+    StateKeys,
+    Truncate,
+)
+from weft.diagnostics import Origin, Severity, report
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
 from weft.ir import (
@@ -34,6 +49,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.block import FOLDED, RECALL
+from weft.ir.prompt import label_of_items
 from weft.late import late_pattern
 from weft.passes.env import Env, is_spoken
 from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall, offer_recall
@@ -131,7 +147,7 @@ def needs_fold_to_fit(env: Env) -> bool:
     Where values are to be replaced late, a note might cut one in two.
     """
     limit, budget = env.policy.limit, env.tokens.budget
-    if env.policy.facts.folding is not None:
+    if env.policy.facts.folding is not None or not _sees_all(env.policy):
         return False
     if limit is not None and limit.overflow == "degrade" and limit.tokens >= LEAST_BUDGET:
         return True
@@ -139,23 +155,79 @@ def needs_fold_to_fit(env: Env) -> bool:
     return limit is None and budget is not None and budget.tokens >= LEAST_BUDGET and not redacts
 
 
+_STANDING = (StateKeys, Notes, ArtifactText, Memories)
+_BORN = (Compact, Project, Truncate, Priority)
+"""What selects nothing of the conversation, and what is done before anything is folded."""
+
+
+def _talk_stages(policy: Policy) -> list[Stage]:
+    return [one for one in policy.stages if not isinstance(one.selector, _STANDING)]
+
+
+def _sees_all(policy: Policy) -> bool:
+    """Whether an agent sees the whole conversation, so that its size is known before views."""
+    stages = _talk_stages(policy)
+    whole = len(stages) == 1 and isinstance(stages[0].selector, Everything | Auto)
+    return whole and all(isinstance(step, _BORN) for step in stages[0].steps)
+
+
+def _pins_later(policy: Policy) -> bool:
+    """Whether something is put in tier 1 after folds, so that nobody knows yet what must stay."""
+    if all(step != Priority(1) for stage in policy.stages for step in stage.steps):
+        return False
+    stages = _talk_stages(policy)
+    pins = any(step == Priority(1) for stage in stages for step in stage.steps)
+    return pins and (len(policy.stages) > 1 or not _sees_all(policy))
+
+
 def _fold(prompt: Prompt, env: Env, prices: "_Prices", keep: int) -> Prompt:
     """The prompt with notes, and with `recall`, which gets back what they stand for."""
     items = prompt.items
     # without the tool a step could not be got back
     recalls = env.tools.recall is not None or any(tool.name == RECALL for tool in prompt.tools)
-    if items.length <= keep or not recalls:
-        return prompt
+    if items.length <= keep or not recalls or _pins_later(env.policy):
+        return _with_problem(prompt, env, prices.head, stays="")
     prices = prices._replace(limit=_limit_of(prompt, env))
     with items.lock:
         folds = _folds_of(items, env, prices, keep, spare=-1)
         if folds.newest_spoken >= env.turn:
             # a turn that goes on after another one began: what it was asked stays in view
             folds = _folds_of(items, env, prices, keep, spare=env.turn)
+        prompt = _with_problem(prompt, env, folds.view, stays=folds.find_obstacle())
         if folds.sent is None:
             return prompt
         after = prompt.with_strand(folds.sent.with_tail(folds.tail), folds.reasons)
     return offer_recall(after, env)
+
+
+def _with_problem(prompt: Prompt, env: Env, view: int, *, stays: str) -> Prompt:
+    """The prompt, and what is wrong with it: folds do not help, or `stays` says what they lack."""
+    window = _window_for(view, env)
+    if not stays and not 0 < window < view:
+        return prompt
+    message, severity = stays, Severity.INFO
+    hint = "leave out .priority(1) or the label where steps may become notes, or .fold()"
+    if 0 < window < view:
+        head, severity = env.tools.head, None
+        message = (
+            f"the request takes about {view:,} tokens, and {prompt.model} takes {window:,};"
+            f" {head:,} of them stand before the conversation"
+        )
+        message += f"; {stays}" if stays else ""
+        if 2 * head > window:
+            hint = "write a shorter instruction, or fewer tools, or take a model with more room"
+        elif not stays:
+            hint = f"write .budget({window}), which also leaves things out"
+    found = report(
+        "WEFT509", Origin("field", "context", env.agent), message, hint, severity=severity
+    )
+    return msgspec.structs.replace(prompt, diagnostics=(*prompt.diagnostics, found))
+
+
+def _window_for(view: int, env: Env) -> int:
+    """The tokens that the model takes, 0 if that is not known or surely more than `view`."""
+    # the list of windows takes a while to load, and short requests fit everywhere
+    return env.model.window or (env.model.widest() if view > LONG else 0)
 
 
 def _limit_of(prompt: Prompt, env: Env) -> int:
@@ -322,6 +394,8 @@ class _Folds:
         """How many items it begins with, and the tokens of the notes after them."""
         self._tokens = 0
         """The tokens of the steps in view."""
+        self._free = 0
+        """How many of them may be folded one day."""
         self._all = prices.head
         """The tokens of plain history."""
         self._moment = 0
@@ -425,7 +499,9 @@ class _Folds:
             for name in files:
                 self._changed.update(one for one in self._reads.get(name, ()) if one in self._used)
         self._holders.update(dict.fromkeys(names, index))
-        self._steps.append(_Step(index, item, tokens, share))
+        step = _Step(index, item, tokens, share)
+        self._steps.append(step)
+        self._free += step.share < math.inf
         self._used[index] = self._requests
         self._tokens += tokens
         self._all += tokens
@@ -433,10 +509,31 @@ class _Folds:
 
     # --- what to fold
 
+    @property
+    def view(self) -> int:
+        """The tokens of the next request."""
+        return self._before + self._tokens
+
+    def find_obstacle(self) -> str:
+        """Why nothing is folded where it would pay: all of it must stay; nothing if some may go."""
+        if self._free or not self._has_paid(self._requests + 1) or not self._prices.pays:
+            return ""
+        return (
+            f"none of {len(self._steps)} steps may be folded: all are in tier 1, open or labelled"
+        )
+
+    def _has_paid(self, number: int) -> bool:
+        """Whether reading all steps has cost a few times what writing the newest again costs."""
+        prices, steps = self._prices, self._steps
+        newest = sum(step.tokens for step in steps[-self._keep :])
+        rent = prices.read * (number * self._tokens - self._moment)
+        cost = PATIENCE * (prices.write - prices.read) * newest
+        return len(steps) > self._keep and rent >= cost
+
     def plan(self, env: Env) -> "_Fold | int":
         """The fold of the next request, or the request before which none can be due."""
         prices, number = self._prices, self._requests + 1
-        steps, view = self._steps, self._before + self._tokens
+        steps, view = self._steps, self.view
         # what was thought in this turn must go back, after the very bytes that it followed
         if len(steps) <= self._keep or (prices.binds and self._thought >= self._turn):
             return self._due
@@ -448,9 +545,7 @@ class _Folds:
         if not is_full and not is_free:
             if number < self._due:
                 return self._due
-            newest = sum(step.tokens for step in steps[-self._keep :])
-            rent = prices.read * (number * self._tokens - self._moment)
-            if rent < PATIENCE * (prices.write - prices.read) * newest:
+            if not self._has_paid(number):
                 return self._due
         later = number + 1 + len(steps) // 32  # to look at all of them costs as much as they are
         gone = [
@@ -496,6 +591,11 @@ class _Folds:
             f" at each later request; reading them had cost {rent:,.0f}"
         )
         note = _note_item(text, steps[0].item, [step.item for step in gone] or [self._front[-1]])
+        if self._front:  # a note that is merged says what those before it said
+            notes = label_of_items((note, *self._front[self._opened :]))
+            (block,) = note.blocks
+            labelled = msgspec.structs.replace(block, label=notes)
+            note = msgspec.structs.replace(note, blocks=(labelled,))
         gone_steps = frozenset(step.place for step in gone)
         declared = self._is_declared(env)
         return _Fold(gone_steps, note, tokens, names, reason, declared, merges)
@@ -537,6 +637,7 @@ class _Folds:
         self._known = self._known | fold.names
         self._hides = True
         self._due = 0
+        self._free -= len(gone)
         self._changed -= fold.gone
         for step in gone:
             self._tokens -= step.tokens
@@ -575,10 +676,7 @@ class _Folds:
         """The tokens there are, if a request nearly fills its budget or the window; else 0."""
         if 0 < self._prices.limit < view:
             return self._prices.limit
-        window = env.model.window
-        # the list of windows takes a while to load, and short requests fit everywhere
-        if not window and view > LONG:
-            window = env.model.widest()
+        window = _window_for(view, env)
         return int(FULL * window) if window and view > FULL * window else 0
 
 
@@ -656,6 +754,7 @@ def _note_item(text: str, first: Item, gone: Sequence[Item]) -> Item:
         origin=FOLDED,
         text=text,
         handle=f"#{gone[0].position}",
+        label=label_of_items(gone),
     )
     return Item(
         kind="summary",

@@ -151,7 +151,7 @@ def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
     scores = score_by_words(query, tools)
     if is_installed() and words(query):
         short = likeness(query, [_spoken(tool) for tool in tools])
-        whole = likeness(query, [_described(tool) for tool in tools])
+        whole = likeness(query, [_describe_tool(tool) for tool in tools])
         fits = [
             (one + other) / 2 + _SHARED * shared
             for one, other, shared in zip(short, whole, scores, strict=True)
@@ -178,7 +178,7 @@ def _is_general(query: str) -> bool:
 
 def score_by_words(query: str, tools: Sequence[ToolDecl | Tool]) -> list[float]:
     """What each tool has in common with the query, word by word; its name counts twice."""
-    scope = all_of(Index(f"{_described(tool)}\n{tool.name}" for tool in tools))
+    scope = all_of(Index(f"{_describe_tool(tool)}\n{tool.name}" for tool in tools))
     asked = dict.fromkeys(words(query))
     return match(scope, (scope.nearly(word, WEIGHTS.alike) for word in asked))
 
@@ -188,7 +188,7 @@ def _spoken(tool: ToolDecl | Tool) -> str:
     return f"{words_of(tool.name)}: {tool.description}"
 
 
-def _described(tool: ToolDecl | Tool) -> str:
+def _describe_tool(tool: ToolDecl | Tool) -> str:
     """A tool's name and description, and what its parameters say."""
     return " ".join((_spoken(tool), *_parameters(tool.parameters)))
 

@@ -269,12 +269,12 @@ def is_codex(row: JsonObject) -> bool:
     return "instructions" in row and "timestamp" in row and "id" in row
 
 
-def read_codex(lines: Sequence[TranscriptLine], name: str, where: str) -> Recording:
+def read_codex(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
     """A rollout: what was sent and answered, in order."""
     reader = _Codex(where)
     for line in lines:
         reader.take(line)
-    return reader.end(name)
+    yield reader.end(name)
 
 
 class _Codex:

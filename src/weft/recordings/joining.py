@@ -8,9 +8,13 @@ a retry or an edited message, is a fork: it has the part as its past, and its ow
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
 
 import msgspec
 
+from weft.recordings.alignment import key_of_part, share_turns
+from weft.recordings.exchanges import Exchange
 from weft.recordings.recording import (
     AGENT,
     Aside,
@@ -20,26 +24,64 @@ from weft.recordings.recording import (
     with_events,
 )
 from weft.session import Event, Session
-from weft.values import compact
+from weft.values import Json
 
 
-def join_calls(recordings: Iterable[Recording], *, of_files: bool = False) -> list[Recording]:
+def join_calls(
+    recordings: Iterable[Recording], *, of_files: bool = False, in_order: bool = False
+) -> list[Recording]:
     """The recordings of one file, its calls joined; other recordings do not change.
 
     Of a call only what is new in it is kept: a log repeats each word in every later line. If each
-    is of a file of its own, they are a log only where one of them goes on with another.
+    is of a file of its own, they are a log only where one of them goes on with another. Those that
+    are `in_order` of time are taken one by one as they come.
     """
     log = _CallLog()
     # each conversation is in the place of its first call
     places: list[Recording | _Conversation] = []
-    for one in _in_time(recordings):
+    for one in recordings if in_order else _in_time(recordings):
         conversation = log.take(one) if one.call is not None else one
         if conversation is not None:
             places.append(conversation)
-    is_log = log.count > (sum(isinstance(one, _Conversation) for one in places) if of_files else 1)
+    conversations = [one for one in places if isinstance(one, _Conversation)]
+    is_log = log.count > (len(conversations) if of_files else 1)
+    _find_starters(conversations)
     return [
         one.recording(is_log=is_log) if isinstance(one, _Conversation) else one for one in places
     ]
+
+
+def _find_starters(conversations: Sequence["_Conversation"]) -> None:
+    """Find the sub-agents: what a call of another conversation asked for is their first word."""
+    tasks: dict[str, tuple[_Conversation, int]] = {}
+    for one in conversations if len(conversations) > 1 else ():
+        for number, place in enumerate(one.places, 1):
+            for call in one.events[place].calls if place is not None else ():
+                for text in _long_texts(call.args):
+                    tasks.setdefault(text, (one, number))
+    for one in conversations if tasks else ():
+        first = next((event.text or "" for event in one.events if event.author == "user"), "")
+        starter = tasks.get(first.strip())
+        if starter is None and len(tasks) * len(conversations) < _FEW_PAIRS:
+            # some programs put words of their own around a task
+            starter = next((where for text, where in tasks.items() if text in first), None)
+        if starter is not None and starter[0] is not one and one.parent is None:
+            one.parent, one.relation = starter, "sub-agent"
+
+
+_FEW_PAIRS = 40_000
+
+_TASK = 20
+"""Letters of a text that is hardly said twice by chance."""
+
+
+def _long_texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        if len(value.strip()) >= _TASK:
+            yield value.strip()
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _long_texts(one)
 
 
 def _in_time(recordings: Iterable[Recording]) -> Iterable[Recording]:
@@ -70,6 +112,10 @@ class _CallLog:
     def __init__(self) -> None:
         self._by_words: dict[int, _Conversation] = {}
         self._by_reply: dict[str, tuple[_Conversation, int]] = {}
+        self._by_request: dict[int, _Conversation] = {}
+        """By all that was said before the last answer."""
+        self._by_beginning: dict[int, tuple[_Conversation, int]] = {}
+        """Where a request was made or answered, by all that was said before."""
         self.count = 0
 
     def take(self, call: Recording) -> "_Conversation | None":
@@ -86,17 +132,66 @@ class _CallLog:
         else:
             call = _name_missing_past(call)
             conversation, forked = self._find(call, words), []
+        edited = None
+        if conversation is None and past is None:
+            edited = self._find_edited(call, words)
+            conversation = edited[0] if edited is not None else None
         is_new = conversation is None
         if conversation is None:
             conversation = _Conversation(call, forked)
+            parent = (past, len(past.calls)) if past is not None else self._find_parent(words)
+            if parent is not None:
+                conversation.parent, conversation.relation = parent, "fork"
         else:
             self._by_words.pop(conversation.words.keys[-1], None)
-            start = 0 if past is not None else words.ends.index(conversation.words.ends[-1])
+            if edited is not None:
+                start = edited[1]
+            elif past is None:
+                start = words.ends.index(conversation.words.ends[-1])
         conversation.add(call, start)
+        if edited is not None:
+            conversation.words = words
+            conversation.edited += 1
+        number = len(conversation.calls)
+        for end, latest in ((words.ends[-2], number - 1), (words.ends[-1], number)):
+            if not call.asks or end == words.ends[-1]:
+                latest -= bool(call.asks)
+                self._by_beginning.setdefault(words.keys[end], (conversation, latest))
         self._by_words[conversation.words.keys[-1]] = conversation
         if id:
             self._by_reply[id] = conversation, len(conversation.events)
+        if not call.asks:
+            for key in (words.keys[words.ends[-2]], words.tail(words.ends[-2])):
+                self._by_request[key] = conversation
         return conversation if is_new else None
+
+    def _find_edited(
+        self, call: Recording, words: "_SpokenPieces"
+    ) -> "tuple[_Conversation, int] | None":
+        """The conversation that a call goes on with, though it does not repeat all of it.
+
+        Programs add the words they stopped a model at to an answer, or trim it, and leave out the
+        oldest messages. With the number of events that are in the conversation already.
+        """
+        events = call.session.events
+        for at in range(len(events) - (0 if call.asks else 1) - 1, 0, -1):
+            end = words.ends[at]
+            conversation = self._by_request.get(words.keys[end]) or self._by_request.get(
+                words.tail(end)
+            )
+            if conversation is None or conversation.is_waiting or not _is_model(events[at]):
+                continue
+            if _resembles(conversation.events[-1], events[at]):
+                return conversation, at + 1
+        return None
+
+    def _find_parent(self, words: "_SpokenPieces") -> "tuple[_Conversation, int] | None":
+        """The conversation that begins as a new one does, and its last call that both share."""
+        for end in reversed(words.ends[1:]):
+            parent = self._by_beginning.get(words.keys[end]) if end else None
+            if parent is not None:
+                return parent
+        return None
 
     def _find(self, call: Recording, words: "_SpokenPieces") -> "_Conversation | None":
         """The longest conversation that the request of a call begins with."""
@@ -122,6 +217,13 @@ class _Conversation:
         self.answers: set[int] = set()
         """The places of the events that answered a recorded request."""
         self.words = _SpokenPieces(past)
+        self.places: list[int | None] = []
+        """For each call the place of the event that answered it."""
+        self.parent: tuple[_Conversation, int] | None = None
+        self.relation: Literal["", "fork", "sub-agent"] = ""
+        self.exchanges: list[Exchange] = []
+        self.edited = 0
+        """How many requests have another past than was recorded before."""
 
     @property
     def is_waiting(self) -> bool:
@@ -134,21 +236,35 @@ class _Conversation:
         # an answer that was not recorded with its request stands in the next one
         if self.is_waiting and added and _is_model(added[0]) and (len(added) > 1 or call.asks):
             self.answers.add(len(self.events))
+            self.places[-1] = len(self.events)
+        self._add_exchange(call, repeats=self.is_waiting and not added)
         self.events += added
         self.words.extend(added)
-        self.calls.append(call._replace(session=_NOTHING))
+        self.calls.append(call._replace(session=_NOTHING, exchanges=()))
+        self.places.append(None if call.asks else len(self.events) - 1)
         if not call.asks:
             self.answers.add(len(self.events) - 1)
+
+    def _add_exchange(self, call: Recording, *, repeats: bool) -> None:
+        for one in call.exchanges:
+            number = len(self.exchanges) + 1
+            if self.exchanges:
+                last = self.calls[-1].call
+                failed = repeats or (last is not None and last.failed)
+                one = share_turns(one, self.exchanges[-1])
+                one = replace(one, retries=number - 1 if failed else 0)
+            self.exchanges.append(replace(one, number=number))
 
     def recording(self, *, is_log: bool) -> Recording:
         """All calls as one recording, with what the last one was sent; a lone call is not a log."""
         if not is_log:
-            return self.first
+            return self.first._replace(exchanges=self._place_exchanges(self.first.session.events))
         last = self.calls[-1]
         events = renumber(self.events)
         tools = {tool.name: tool for call in self.calls for tool in call.tools}
         asides = [aside for call in self.calls for aside in call.aside]
-        systems = dict.fromkeys(call.instructions.get(AGENT, "") for call in self.calls)
+        texts = (call.instructions.get(AGENT, "") for call in self.calls)
+        systems = dict.fromkeys(text for text in texts if text)
         if len(systems) > 1:
             asides.append(
                 Aside(
@@ -158,16 +274,44 @@ class _Conversation:
                     tuple(call.source for call in self.calls[1:4]),
                 )
             )
+        if self.edited:
+            why = "the session has it as the model gave it"
+            place = (self.first.source,)
+            asides.append(
+                Aside("answer that was sent back in other words", why, self.edited, place)
+            )
         return last._replace(
             id=self.first.id,
             session=with_events(self.first.session, events),
+            instructions={AGENT: [*systems][-1]} if systems else last.instructions,
             tools=tuple(tools.values()),
             call=None,
             answers=frozenset(events[at].id for at in self.answers),
             aside=merge_asides(asides),
             excused=frozenset().union(*(call.excused for call in self.calls)),
             source=self.first.source,
+            exchanges=self._place_exchanges(events),
+            parent=self.parent[0].first.id if self.parent is not None else "",
+            relation=self.relation,
+            forked=self.parent[1] if self.parent is not None else 0,
         )
+
+    def _place_exchanges(self, events: Sequence[Event]) -> tuple[Exchange, ...]:
+        """The recorded calls, each with the event that answered it."""
+        placed: list[Exchange] = []
+        for one, place in zip(self.exchanges, self.places, strict=False):
+            answer = events[place] if place is not None else None
+            if answer is not None:
+                finish, failure = answer.finish_reason or one.finish, answer.error_code or one.error
+                one = replace(
+                    one,
+                    event=answer.id,
+                    usage=one.usage or answer.usage,
+                    finish=finish,
+                    error=failure,
+                )
+            placed.append(one)
+        return tuple(placed)
 
 
 def renumber(events: Iterable[Event]) -> list[Event]:
@@ -196,6 +340,7 @@ class _SpokenPieces:
         """A hash of the first pieces, by how many."""
         self.ends = [0]
         """How many pieces there are before each event, and after the last."""
+        self._pieces: list[tuple[str, ...]] = []
         self.extend(events)
 
     def extend(self, events: Iterable[Event]) -> None:
@@ -203,28 +348,33 @@ class _SpokenPieces:
         for event in events:
             for piece in _pieces(event):
                 self.keys.append(hash((self.keys[-1], piece)))
+                self._pieces.append(piece)
             self.ends.append(len(self.keys) - 1)
+
+    def tail(self, end: int) -> int:
+        """A hash of the last pieces before a place, where that is not all of them."""
+        return hash(("tail", *self._pieces[end - _TAIL : end])) if end > _TAIL else 0
+
+
+_TAIL = 2
+"""How many pieces in a row are hardly said twice before the same answer."""
+
+
+def _resembles(old: Event, new: Event) -> bool:
+    """Whether an answer is another one, with something added to it or cut off."""
+    before, after = (old.text or "").strip(), (new.text or "").strip()
+    if before and after:
+        return after.startswith(before) or before.startswith(after)
+    calls = [piece for piece in _pieces(old) if piece[0] == "call"]
+    return bool(calls) and calls == [piece for piece in _pieces(new) if piece[0] == "call"]
 
 
 def _pieces(event: Event) -> Iterator[tuple[str, ...]]:
     content = event.content
     for part in (content.parts or ()) if content is not None else ():
-        call, result, blob, file = (
-            part.function_call,
-            part.function_response,
-            part.inline_data,
-            part.file_data,
-        )
-        if call is not None:
-            yield "call", call.name or "", compact(call.args or {})
-        elif result is not None:
-            yield "result", compact(result.response or {})
-        elif blob is not None:
-            yield "media", blob.data or ""
-        elif file is not None:
-            yield "media", file.file_uri or ""
-        elif part.text and not part.thought and part.text.strip():
-            yield event.author, part.text.strip()
+        key = key_of_part(part, event.author)
+        if key is not None:
+            yield key
 
 
 _NOTHING = Session("")

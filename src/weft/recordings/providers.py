@@ -446,7 +446,9 @@ def arguments_of(raw: Json) -> JsonObject:
 _SHOWN = 60
 
 
-def take_answer(transcript: Transcript, dialect: str, answer: Json, where: str) -> bool:
+def take_answer(
+    transcript: Transcript, dialect: str, answer: Json, where: str, *, time: float | None = None
+) -> bool:
     """Add the answer to the transcript, or name why not; whether it was added."""
     body = unwrap_answer(answer)
     if body is None:
@@ -468,6 +470,7 @@ def take_answer(transcript: Transcript, dialect: str, answer: Json, where: str) 
     transcript.reply = text_at(whole, "id")
     transcript.answer(
         response.content.parts or (),
+        time=time,
         model=response.model_version or transcript.model,
         usage=response.usage,
         finish_reason=response.finish_reason,

@@ -5,10 +5,10 @@ with its place and the reason, so that nothing is dropped in silence.
 """
 
 import json
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from weft.dialects.wire import ReadTool, is_encodable, scrub_surrogates
 from weft.errors import SessionError
 from weft.ir.block import RECALL
 from weft.media import base64_bytes
+from weft.recordings.exchanges import Exchange
 from weft.session import Actions, Compaction, Event, Session, Usage
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, encode, scrub
@@ -102,6 +103,15 @@ class Recording(NamedTuple):
     """Places of the file that were left out on purpose, such as a branch that was given up."""
     source: str = ""
     """The file, and the line or number in it."""
+    exchanges: tuple[Exchange, ...] = ()
+    """The calls as they were recorded, where the file holds requests; `exchanges_of` has all."""
+    parent: str = ""
+    """The id of the recording that this one is a fork or a sub-agent of."""
+    relation: Literal["", "fork", "sub-agent"] = ""
+    forked: int = 0
+    """The last call of the parent that both share, or the one that started the sub-agent."""
+    warnings: tuple[str, ...] = ()
+    """What a reader has to know before relying on the numbers."""
 
     @property
     def asked_model(self) -> str:
@@ -310,6 +320,10 @@ class Transcript:
     def name_of(self, call_id: str | None) -> str:
         """The name of the tool that was called under this id."""
         return self._names.get(call_id or "", "")
+
+    def has_call(self, call_id: str) -> bool:
+        """Whether a call was made under this id."""
+        return call_id in self._names
 
     @property
     def is_waiting(self) -> bool:
@@ -630,6 +644,66 @@ def read_usage(prompt: Json, output: Json, cached: Json = None) -> Usage | None:
         total_token_count=prompt + output,
         cached_content_token_count=cached if isinstance(cached, int) else None,
     )
+
+
+_COUNTS: Mapping[str, tuple[str, ...]] = {
+    "input": ("prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "prompt", "input"),
+    "output": (
+        "completion_tokens", "output_tokens", "completionTokens", "outputTokens", "completion",
+        "output",
+    ),
+    "cached": (
+        "cache_read_input_tokens", "cached_tokens", "cache_read_tokens", "cached_input_tokens",
+        "cacheReadInputTokens", "cachedInputTokens", "input_tokens_cache_read", "cached",
+        "input_cached_tokens", "input_cache_read", "cache_read", "cacheRead",
+    ),
+    "written": (
+        "cache_creation_input_tokens", "cache_write_tokens", "cacheWriteInputTokens",
+        "input_tokens_cache_write", "cacheWrite",
+    ),
+    "thoughts": ("reasoning_tokens", "thoughts", "reasoningTokens"),
+}  # fmt: skip
+"""What programs call the tokens of an answer."""
+
+_APART = (
+    "cache_read_input_tokens", "cacheReadInputTokens", "input_tokens_cache_read",
+    "input_cached_tokens", "input_cache_read", "cacheRead",
+)  # fmt: skip
+"""Names of cached tokens that are not part of the input tokens next to them."""
+
+
+def read_counts(counts: Mapping[str, Json]) -> Usage | None:
+    """Read the tokens of an answer under any of their names; None where there are none."""
+    details = [counts]
+    details += [one for key, one in counts.items() if "details" in key and isinstance(one, dict)]
+    tokens: dict[str, int] = {}
+    for kind, names in _COUNTS.items():
+        for name in names:
+            value = next((one[name] for one in details if isinstance(one.get(name), int)), None)
+            if isinstance(value, int) and not isinstance(value, bool):
+                tokens[kind] = value
+                break
+    if "input" not in tokens and "output" not in tokens:
+        return None
+    prompt, output = tokens.get("input"), tokens.get("output")
+    if prompt is not None and any(name in counts for name in _APART):
+        prompt += tokens.get("cached", 0) + tokens.get("written", 0)
+    return Usage(
+        prompt_token_count=prompt,
+        candidates_token_count=output,
+        total_token_count=(prompt or 0) + (output or 0),
+        cached_content_token_count=tokens.get("cached"),
+    )
+
+
+def find_other_fields(
+    raw: JsonObject, known: Container[str], what: str, where: str
+) -> Iterator[Aside]:
+    """Name the fields next to a conversation that are not part of it."""
+    for name, value in raw.items():
+        if name not in known and value not in (None, "", [], {}):
+            why = "it is not part of the conversation"
+            yield Aside(f"`{name}` next to the {what}", why, 1, (where,))
 
 
 _RUN_BY_WEFT = (

@@ -1,13 +1,22 @@
 """What tools that watch agents export: a row for each call of a model, with input and output."""
 
 from collections.abc import Callable, Iterator
-from typing import cast
 
 import msgspec
 
+from weft.dialects import CHAT
 from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError
-from weft.recordings.recording import RecordedCall, Recording, read_usage, seconds, with_events
+from weft.recordings.exchanges import Exchange
+from weft.recordings.recording import (
+    Aside,
+    RecordedCall,
+    Recording,
+    read_counts,
+    seconds,
+    with_events,
+)
+from weft.recordings.spans import parse_value
 from weft.session import Event, Usage
 from weft.values import Json, JsonObject, compact
 
@@ -40,12 +49,14 @@ def runs_tool(observation: JsonObject) -> bool:
 
 def tools_of_observation(row: JsonObject) -> Json:
     """The tools that were declared in its input."""
-    return object_in(_parse_json(row.get("input"))).get("tools")
+    return object_in(parse_value(row.get("input"))).get("tools")
 
 
-def read_observation(row: JsonObject, id: str, where: str, read_list: ReadList) -> Recording:
+def read_observation(
+    row: JsonObject, id: str, where: str, read_list: ReadList, *, format: str = "langfuse"
+) -> Recording:
     """The call that a generation is: its input, its output, and what was counted."""
-    asked, answer = _parse_json(row.get("input")), _parse_json(row.get("output"))
+    asked, answer = parse_value(row.get("input")), parse_value(row.get("output"))
     messages: Json = asked if isinstance(asked, list) else object_in(asked).get("messages")
     if isinstance(asked, str) and asked:
         messages = [{"role": "user", "content": asked}]
@@ -57,27 +68,68 @@ def read_observation(row: JsonObject, id: str, where: str, read_list: ReadList) 
         )
     answers = [*_answers(answer)]
     recording = read_list([*messages, *answers], text_at(row, "id") or id, where)
-    call = RecordedCall(time=seconds(row.get("startTime", row.get("start_time"))) or 0.0)
+    started = seconds(row.get("startTime", row.get("start_time")))
+    call = RecordedCall(time=started or 0.0, failed=bool(row.get("error")) and not answers)
     events = [*recording.session.events]
     if answers and events:
         events[-1] = _with_facts(events[-1], row)
+    model = text_at(row, "model") or recording.model
+    cut = row.get("cut")
+    if isinstance(cut, int) and cut:
+        why = "the exporter keeps a number of attributes of a span, and drops the oldest"
+        aside = Aside("message that was cut off", why, cut, (where,))
+        recording = recording._replace(aside=(*recording.aside, aside))
     return recording._replace(
         session=with_events(recording.session, events),
-        format="langfuse",
-        model=text_at(row, "model") or recording.model,
+        format=format,
+        model=model,
         call=call,
+        exchanges=(_exchange(row, asked, messages, answers, model=model, where=where),),
         asks="" if answers else recording.asks or events[-1].author,
     )
 
 
-def _parse_json(value: Json) -> Json:
-    """The JSON that a text is, where it is one."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
-        return value
-    try:
-        return cast("Json", msgspec.json.decode(value))
-    except (ValueError, RecursionError):
-        return value
+def _exchange(
+    row: JsonObject,
+    asked: Json,
+    messages: list[Json],
+    answers: list[Json],
+    *,
+    model: str,
+    where: str,
+) -> Exchange:
+    """The call as the trace has it; the body is in the form of a chat where its messages are."""
+    options = object_in(row.get("modelParameters") or row.get("model_parameters"))
+    tools = objects_in(object_in(asked).get("tools"))
+    body: JsonObject = {"model": model, **options, "messages": messages}
+    if tools:
+        body["tools"] = [*tools]
+    is_chat = all(
+        one.get("role") in _CHAT_ROLES and "parts" not in one and "lc" not in one
+        for one in objects_in(messages)
+    )
+    error = _first(row, "error", "statusMessage", "status_message")
+    return Exchange(
+        dialect=CHAT if is_chat else "",
+        model=model,
+        body=body if is_chat else None,
+        options=options,
+        tools=tuple(tools),
+        answer=answers[0] if len(answers) == 1 else answers or None,
+        usage=_usage(row),
+        started=seconds(_first(row, "startTime", "start_time")),
+        ended=seconds(_first(row, "endTime", "end_time")),
+        first_token=seconds(_first(row, "completionStartTime", "completion_start_time")),
+        error=error if isinstance(error, str) else "",
+        source=where,
+    )
+
+
+_CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+def _first(row: JsonObject, *names: str) -> Json:
+    return next((row[name] for name in names if row.get(name) not in (None, "")), None)
 
 
 def _answers(output: Json) -> Iterator[Json]:
@@ -110,11 +162,6 @@ def _with_facts(event: Event, row: JsonObject) -> Event:
 
 
 def _usage(row: JsonObject) -> Usage | None:
-    details = object_in(row.get("usageDetails") or row.get("usage_details") or row.get("usage"))
-    cached = next(
-        (details[key] for key in ("input_cached_tokens", "cache_read_input_tokens",
-                                  "input_cache_read") if key in details), None)  # fmt: skip
-    prompt = details.get("input", details.get("promptTokens"))
-    if isinstance(prompt, int) and isinstance(cached, int):
-        prompt += cached  # Langfuse counts what was cached apart
-    return read_usage(prompt, details.get("output", details.get("completionTokens")), cached)
+    return read_counts(
+        object_in(row.get("usageDetails") or row.get("usage_details") or row.get("usage"))
+    )

@@ -98,28 +98,28 @@ class Receipt(msgspec.Struct, frozen=True):
         return any(line.call.money for line in self.lines)
 
     @property
-    def summed(self) -> list[ReceiptLine]:
+    def counted_lines(self) -> list[ReceiptLine]:
         """The lines that the sums take in."""
         return [line for line in self.lines if line.call.money == self.money]
 
     @property
-    def compared(self) -> list[ReceiptLine]:
+    def comparable_lines(self) -> list[ReceiptLine]:
         """Those of them with an expectation and a bill."""
         return [
             line
-            for line in self.summed
+            for line in self.counted_lines
             if line.call.expected is not None and line.call.billed is not None
         ]
 
     @property
     def expected(self) -> float:
         """What the requests were expected to cost."""
-        return sum(line.call.expected_cost for line in self.compared)
+        return sum(line.call.expected_cost for line in self.comparable_lines)
 
     @property
     def billed(self) -> float:
         """What the same requests cost, without their answers."""
-        return sum(line.call.billed_cost for line in self.compared)
+        return sum(line.call.billed_cost for line in self.comparable_lines)
 
     @property
     def difference(self) -> float:
@@ -129,12 +129,14 @@ class Receipt(msgspec.Struct, frozen=True):
     @property
     def answers(self) -> float:
         """What all answers cost."""
-        return sum(line.call.answer for line in self.summed)
+        return sum(line.call.answer for line in self.counted_lines)
 
     @property
     def unexpected(self) -> float:
         """What requests cost that have no expectation."""
-        return sum(line.call.billed_cost for line in self.summed if line.call.expected is None)
+        return sum(
+            line.call.billed_cost for line in self.counted_lines if line.call.expected is None
+        )
 
     @property
     def total(self) -> float:
@@ -146,7 +148,7 @@ class Receipt(msgspec.Struct, frozen=True):
         """Why the bill differs, by kind; the costs add up to `difference`."""
         totals: list[CauseTotal] = []
         for kind in CAUSES:
-            some = [cause for line in self.compared for cause in line.call.causes]
+            some = [cause for line in self.comparable_lines for cause in line.call.causes]
             some = [cause for cause in some if cause.kind == kind]
             if some:
                 dearest = max(some, key=lambda cause: abs(cause.cost))
@@ -158,11 +160,11 @@ class Receipt(msgspec.Struct, frozen=True):
     @property
     def recalls(self) -> list[ReceiptLine]:
         """The calls that were made only to read what had been left out."""
-        return [line for line in self.summed if line.is_recall]
+        return [line for line in self.counted_lines if line.is_recall]
 
     def to_json(self) -> JsonObject:
         """The receipt as JSON."""
-        lost = [line.call for line in self.summed if line.call.lost]
+        lost = [line.call for line in self.counted_lines if line.call.lost]
         return {
             "session": self.session,
             "notice": self.notice,
@@ -343,7 +345,7 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
     yield ""
     yield from _call_table(receipt)
     yield ""
-    yield from _sum_lines(receipt, _signed(worth))
+    yield from _sum_lines(receipt, _sign_costs(worth))
     for remark in receipt.remarks():
         yield f"note: {safe(remark)}"
 
@@ -371,7 +373,7 @@ def _align(row: Sequence[str], widths: Sequence[int]) -> str:
 def _row_of(line: ReceiptLine) -> tuple[str, ...]:
     call = line.call
     worth = Rates(money=call.money).worth
-    more, signed = "", _signed(worth)
+    more, signed = "", _sign_costs(worth)
     if call.expected is not None and call.billed is not None:
         more = signed(call.difference)
     return (
@@ -389,7 +391,7 @@ def _row_of(line: ReceiptLine) -> tuple[str, ...]:
 
 def _words_of(line: ReceiptLine) -> Iterator[str]:
     """What there is to say of one call."""
-    call, signed = line.call, _signed(Rates(money=line.call.money).worth)
+    call, signed = line.call, _sign_costs(Rates(money=line.call.money).worth)
     if line.is_recall:
         yield "made to read on after a recall"
     if call.problem:
@@ -410,7 +412,7 @@ _WORTH_SAYING = 0.01
 def _sum_lines(receipt: Receipt, signed: Callable[[float], str]) -> Iterator[str]:
     worth = Rates(money=receipt.money).worth
     share = f" ({100 * receipt.difference / receipt.expected:+.1f}%)" if receipt.expected else ""
-    if receipt.compared:
+    if receipt.comparable_lines:
         yield (
             f"requests: expected {worth(receipt.expected)}, billed {worth(receipt.billed)},"
             f" {signed(receipt.difference)}{share}"
@@ -423,7 +425,7 @@ def _sum_lines(receipt: Receipt, signed: Callable[[float], str]) -> Iterator[str
             f"  {signed(cause.cost)} {_name_cause(cause.kind, cause.cost)},"
             f" {cause.tokens:+,} tokens in {_count_calls(range(cause.calls))}{safe(words)}"
         )
-    lost = [line.call for line in receipt.summed if line.call.lost]
+    lost = [line.call for line in receipt.counted_lines if line.call.lost]
     if lost:
         why, _ = Counter(call.blame for call in lost).most_common(1)[0]
         yield (
@@ -435,7 +437,7 @@ def _sum_lines(receipt: Receipt, signed: Callable[[float], str]) -> Iterator[str
         yield f"in it: {cost} for {_count_calls(receipt.recalls)} made to read on after a recall"
     if receipt.unexpected:
         yield f"requests without an expectation: {worth(receipt.unexpected)}"
-    if any(line.call.billed is not None for line in receipt.summed):
+    if any(line.call.billed is not None for line in receipt.counted_lines):
         yield f"answers: {worth(receipt.answers)}, which nobody predicts"
         yield f"total: {worth(receipt.total)}"
 
@@ -444,15 +446,15 @@ def _name_cause(kind: CauseKind, cost: float) -> str:
     return FOUND if kind == "cache" and cost < 0 else CAUSES[kind]
 
 
-def _signed(worth: Callable[[float], str]) -> Callable[[float], str]:
+def _sign_costs(worth: Callable[[float], str]) -> Callable[[float], str]:
     """A difference in words, with its sign."""
 
-    def signed(cost: float) -> str:
+    def sign(cost: float) -> str:
         if not cost or abs(cost) < 1e-9:
             return "no more"
         return f"{'+' if cost > 0 else '-'}{worth(abs(cost))}"
 
-    return signed
+    return sign
 
 
 def _count_calls(calls: Sequence[object]) -> str:

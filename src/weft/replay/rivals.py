@@ -160,7 +160,7 @@ def _has_results(item: Item) -> bool:
 def _with_results(item: Item, change: Callable[[str], str]) -> Item:
     """The item with other words in its results."""
 
-    def changed(block: Block) -> Block:
+    def change_block(block: Block) -> Block:
         if not isinstance(block, ResultBlock):
             return block
         text = spell_value(block.response)
@@ -170,7 +170,7 @@ def _with_results(item: Item, change: Callable[[str], str]) -> Item:
         response: JsonObject = {"result": shorter}
         return msgspec.structs.replace(block, response=response)
 
-    return map_blocks(item, changed)
+    return map_blocks(item, change_block)
 
 
 RIVALS = (

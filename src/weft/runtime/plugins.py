@@ -13,6 +13,7 @@ from weft.declare.functions import misfit
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import ROOT, Place, root_place
 from weft.runtime.program import await_value, plugin_methods, wrong_answer
+from weft.runtime.tracing import tracing_plugin
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
 
@@ -53,6 +54,9 @@ async def unless_answered(
 async def _before_run(invocation: Invocation) -> Event | None:
     """The answer of the first plugin that answers for the whole run, if it is not over."""
     over = _is_over(invocation)
+    tracing = tracing_plugin(invocation.services.plugins)
+    if tracing is not None:
+        invocation.trace = tracing.trace_run(invocation.context(invocation.root.name, RUN))
     for plugin in invocation.services.plugins:
         for callback in plugin_methods((plugin,), "before_run"):
             context = invocation.context(invocation.root.name, RUN)

@@ -38,14 +38,14 @@ class CallQuestions:
 
     def past(self) -> list[PastQuestion]:
         """The questions that the call asked before, in their order."""
-        return [question for _, question in self._logged()]
+        return [question for _, question in self._read_log()]
 
     async def ask(self, question: UserQuestion) -> UserAnswer:
         """The answer, where the log has it; else the question is stored, and the run stops."""
         if not question.key:
             question = msgspec.structs.replace(question, key=str(self._number))
             self._number += 1
-        for _, one in self._logged():
+        for _, one in self._read_log():
             if one.key == question.key:
                 if one.answer is None:
                     raise Suspended
@@ -53,7 +53,7 @@ class CallQuestions:
         await self._store(question)
         raise Suspended
 
-    def _logged(self) -> Iterator[tuple[str, PastQuestion]]:
+    def _read_log(self) -> Iterator[tuple[str, PastQuestion]]:
         """The questions that the log has, by the ids of their calls."""
         if not self._invocation.log.resumed:  # a run that asks ends there
             return
@@ -61,7 +61,7 @@ class CallQuestions:
         events = self._invocation.log.past.at(place)
         answers = {one.id: one for event in events for one in event.results}
         for event in events:
-            asked = event.provenance.asked if event.custom_metadata is not None else None
+            asked = event.provenance.asked if event.is_noted else None
             if asked is None:
                 continue
             (call,) = event.calls

@@ -5,6 +5,7 @@ where the sessions have a runner. The gate of the application decides who may as
 """
 
 import asyncio
+import itertools
 import json
 import mimetypes
 import sys
@@ -14,14 +15,18 @@ from typing import Protocol, Unpack, runtime_checkable
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from weft import markup
 from weft.declare.agent import every_agent
 from weft.errors import SessionBusy, SessionError, UsageError, WeftError
 from weft.inspector import Inspection, Variant, questions
-from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export
+from weft.inspector.answer import describe_answer, read_media
+from weft.inspector.comparing import Change, run_again, set_side_by_side
+from weft.inspector.diagnosis import diagnose, find_saving
+from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export_parts
 from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
 from weft.inspector.sources import SessionSource, StoredSessions, key_text
@@ -59,7 +64,8 @@ before the run lets go of its session, and may answer at once."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
-    " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    " img-src 'self' data:; media-src data:; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'"
 )
 """What the page may load: its own files, and nothing else."""
 
@@ -80,6 +86,10 @@ class Talk(Protocol):
 
     async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
         """Make a session of what came before an event, and go on with other words or state."""
+        ...
+
+    async def rerun(self, key: str, change: Change) -> JsonObject:
+        """Run a session again with something changed, on recorded results; nothing is stored."""
         ...
 
 
@@ -152,6 +162,24 @@ class ServedSessions(StoredSessions):
         new = SessionKey(place.app_name, place.user_id, session.id)
         return {"key": key_text(new), "id": session.id}
 
+    async def rerun(self, key: str, change: Change) -> JsonObject:
+        """Run a session again with something changed, on recorded results; nothing is stored."""
+        place, inspection = self.key_of(key), await self.inspection(key)
+        # a run costs what a message costs
+        await self._served.require_room(place.app_name, place.user_id)
+        root, session, parted = await run_again(
+            inspection.root, inspection.session, change, config=inspection.config
+        )
+
+        def draw() -> JsonObject:
+            with inspection.lock:
+                other = inspection.anew(session, root=root)
+                difference = set_side_by_side(inspection, other)
+                films = {"now": inspection.film(), "then": other.film()}
+            return {**films, "difference": difference, "parted": parted}
+
+        return await asyncio.to_thread(draw)
+
 
 class ServedSources:
     """The sources of a server: one for each store and user, kept with what they rebuilt."""
@@ -181,9 +209,9 @@ class SeveralStores:
     def __init__(self, parts: Sequence[ServedSessions]) -> None:
         self._parts = parts
 
-    async def sessions(self) -> list[Json]:
+    async def sessions(self, search: str = "") -> list[Json]:
         """Those of all stores."""
-        return [row for part in self._parts for row in await part.sessions()]
+        return [row for part in self._parts for row in await part.sessions(search)]
 
     async def inspection(self, key: str) -> Inspection:
         """The session of that key."""
@@ -204,6 +232,10 @@ class SeveralStores:
     async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
         """Go on from before an event, in a new session."""
         return await self._part(key).fork(key, event, text, state)
+
+    async def rerun(self, key: str, change: Change) -> JsonObject:
+        """Run a session again with something changed."""
+        return await self._part(key).rerun(key, change)
 
     def _part(self, key: str) -> ServedSessions:
         app = self._parts[0].key_of(key).app_name
@@ -231,13 +263,18 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
     answers: dict[str, _Answer] = {
         "film": _film,
         "event": _event,
+        "diagnosis": lambda inspection, _: diagnose(inspection),
+        "answer": lambda inspection, asked: describe_answer(inspection, _count(asked, "step")),
+        "media": lambda inspection, asked: read_media(
+            inspection, _text(asked, "event"), _count(asked, "part")
+        ),
         "ghosts": lambda inspection, _: inspection.ghosts(),
         "request": lambda inspection, asked: _view(inspection, asked).to_json(),
         "cache": lambda inspection, asked: _view(inspection, asked).cache(),
         "what-if": lambda inspection, asked: questions.what_if(
             inspection, _count(asked, "step"), _variant(asked)
         ),
-        "compare": lambda inspection, asked: questions.compare(inspection, _variant(asked)),
+        "compare": _compare,
         "force": lambda inspection, asked: questions.force_in(
             inspection, _count(asked, "step"), _text(asked, "events").split(",")
         ),
@@ -247,15 +284,22 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         "receipt": lambda inspection, _: inspection.receipt().to_json(),
         "picture": lambda inspection, _: questions.picture(inspection),
         "test": _test,
+        "saving": _saving,
     }
-    actions: dict[str, _Action] = {"say": _say, "answer": _answer, "fork": _fork}
+    actions: dict[str, _Action] = {
+        "say": _say,
+        "answer": _answer,
+        "fork": _fork,
+        "rerun": _rerun,
+    }
     asking = 0
 
     def is_busy() -> bool:
         return asking > 0 or served.active > 0
 
     async def sessions(request: Request) -> Response:
-        return _json(await source(request).sessions())
+        words = request.query_params.get("search", "")[:200]
+        return _json(await source(request).sessions(words))
 
     def answering(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -264,8 +308,12 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
             asking += 1
             try:
                 inspection = await asked.inspection(_text(request, "session"))
+                if answer is _compare and (other := request.query_params.get("other")):
+                    request.state.other = await asked.inspection(other)
                 # Rebuilding a long session takes a while, and other requests go on meanwhile.
-                value = await asyncio.to_thread(_ask_inspection, answer, inspection, request)
+                # A saving is compiled step by step, and takes the lock itself.
+                ask = answer if answer is _saving else _ask_locked(answer)
+                value = await asyncio.to_thread(ask, inspection, request)
             finally:
                 asking -= 1
             if answer is _film and isinstance(value, dict):
@@ -290,12 +338,17 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
     async def export_session(request: Request) -> Response:
         key, raw = _text(request, "session"), _switch(request, "raw")
         inspection = await source(request).inspection(key)
-        page = await asyncio.to_thread(export, inspection, key=key, raw=raw)
+        parts = export_parts(inspection, key=key, raw=raw)
+        # the first part comes when all is drawn: what fails, fails before the answer begins
+        first = await asyncio.to_thread(next, parts, "")
         id, mask = inspection.session.id, None if raw else inspection.mask
         id = mask.text(id) if mask is not None else id
         name = "".join(c if c.isalnum() else "-" for c in id)[:60]
         disposition = f'attachment; filename="{name}.html"'
-        return HTMLResponse(page, headers={**_HEADERS, "Content-Disposition": disposition})
+        headers = {**_HEADERS, "Content-Disposition": disposition}
+        return StreamingResponse(
+            itertools.chain((first,), parts), media_type="text/html", headers=headers
+        )
 
     async def live(request: Request) -> Response | EventStream:
         asked, key = source(request), _text(request, "session")
@@ -347,10 +400,27 @@ _Answer = Callable[[Inspection, Request], Json]
 _Action = Callable[[Talk, Call], Awaitable[Json]]
 
 
-def _ask_inspection(answer: _Answer, inspection: Inspection, request: Request) -> Json:
-    # answers are made in threads, and compile the same log
-    with inspection.lock:
-        return answer(inspection, request)
+def _ask_locked(answer: _Answer) -> _Answer:
+    """An answer that nobody else compiles meanwhile: answers are made in threads."""
+
+    def ask(inspection: Inspection, request: Request) -> Json:
+        with inspection.lock:
+            return answer(inspection, request)
+
+    return ask
+
+
+def _compare(inspection: Inspection, request: Request) -> Json:
+    """The session next to another one, or next to itself under a variant."""
+    if not request.query_params.get("other"):
+        return questions.compare(inspection, _variant(request))
+    other: Inspection = request.state.other
+    difference = set_side_by_side(inspection, other)
+    return {"now": inspection.film(), "then": other.film(), "difference": difference, "code": ""}
+
+
+def _saving(inspection: Inspection, request: Request) -> Json:
+    return find_saving(inspection)
 
 
 async def _page_file(request: Request) -> Response:
@@ -362,6 +432,25 @@ async def _page_file(request: Request) -> Response:
     kind = mimetypes.guess_type(name or "index.html")[0] or "text/html"
     headers = {**_HEADERS, "Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
     return Response(file.read_bytes(), media_type=kind, headers=headers)
+
+
+def token_page() -> Response:
+    """What a browser shows that was not opened at the printed address: where the token is."""
+    body = (
+        "<h1>This page needs its token</h1>",
+        "<p>The command that started the server printed an address that ends with"
+        " <code>?token=…</code>. Open that one. The browser then keeps the token.</p>",
+        "<p>A server that was started again has a new token.</p>",
+        '<form method="get"><label>Or paste the token here: <input name="token" type="password"'
+        ' autocomplete="off" required></label> <button>open</button></form>',
+    )
+    policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"
+    headers = {
+        **_HEADERS,
+        "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
+        "WWW-Authenticate": "Bearer",
+    }
+    return HTMLResponse(markup.page("Weft inspector: token", "", body), 401, headers=headers)
 
 
 def _film(inspection: Inspection, request: Request) -> Json:
@@ -427,6 +516,19 @@ async def _fork(talk: Talk, call: Call) -> Json:
         )
     key, event = _text(request, "session"), _count(request, "event")
     return await talk.fork(key, event, text, call.allowed_state(state))
+
+
+async def _rerun(talk: Talk, call: Call) -> Json:
+    body = await call.body(JsonObject)
+    fields = {name: body.get(name, "") for name in Change._fields}
+    words = {name: value for name, value in fields.items() if isinstance(value, str)}
+    if len(words) < len(fields) or not (words["instruction"] or words["policy"] or words["model"]):
+        raise UsageError(
+            "nothing is changed",
+            where="rerun",
+            hint='send {"instruction": "...", "agent": "..."}, a "policy" or a "model"',
+        )
+    return await talk.rerun(_text(call.request, "session"), Change(**words))
 
 
 async def _growth(

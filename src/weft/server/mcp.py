@@ -99,9 +99,13 @@ class McpService:
             args = validate_declared(schema, arguments, where=params.name)
             return await tool.run(args, _user_of(ctx), ctx)
         except Problem as problem:
-            return _failed(f"{problem.detail}; {problem.hint}" if problem.hint else problem.detail)
+            return _report_failure(
+                f"{problem.detail}; {problem.hint}" if problem.hint else problem.detail
+            )
         except WeftError as error:
-            return _failed(f"{error.message}; {error.hint}" if error.hint else error.message)
+            return _report_failure(
+                f"{error.message}; {error.hint}" if error.hint else error.message
+            )
 
     def _agents(self) -> list[McpTool]:
         """A tool for each app, and one to answer what an app asks."""
@@ -205,7 +209,7 @@ class McpService:
         }
         common = {"app": self._apps(), "step": step}
 
-        async def compiled(
+        async def compile_step(
             args: JsonObject, user: str, ctx: RequestContext
         ) -> types.CallToolResult:
             one = await self._compile(args, user, args.get("step"))
@@ -214,35 +218,37 @@ class McpService:
                 {"request": one.wire, "tokens": one.tokens, "diagnostics": cast("Json", problems)}
             )
 
-        async def explained(
+        async def explain_step(
             args: JsonObject, user: str, ctx: RequestContext
         ) -> types.CallToolResult:
             one = await self._compile(args, user, args.get("step"))
             return types.CallToolResult(content=[types.TextContent(text=str(one.explain()))])
 
-        async def compared(
+        async def diff_steps(
             args: JsonObject, user: str, ctx: RequestContext
         ) -> types.CallToolResult:
             before = await self._compile(args, user, args["before"])
             after = await self._compile(args, user, args["after"])
             return types.CallToolResult(content=[types.TextContent(text=str(before.diff(after)))])
 
-        async def checked(args: JsonObject, user: str, ctx: RequestContext) -> types.CallToolResult:
+        async def check_app(
+            args: JsonObject, user: str, ctx: RequestContext
+        ) -> types.CallToolResult:
             findings = diagnose(self._runner(args).root, None, infer=True)
             return _done({"findings": [str(one) for one in findings]})
 
         session: dict[str, JsonObject] = {"session_id": _TEXT}
         return [
             McpTool(_reading("compile", "The request to the model, as it is or was sent.",
-                             _schema(session, **common)), compiled),
+                             _schema(session, **common)), compile_step),
             McpTool(_reading("explain", "Where each token of a request comes from, what is left out"
                              " and why, and what broke the provider's cache.",
-                             _schema(session, **common)), explained),
+                             _schema(session, **common)), explain_step),
             McpTool(_reading("diff", "What changed between two requests of a session.",
                              _schema({**session, "before": step, "after": step}, app=self._apps())),
-                    compared),
+                    diff_steps),
             McpTool(_reading("check", "What is wrong with an agent or flow, before it runs.",
-                             _schema({}, app=self._apps())), checked),
+                             _schema({}, app=self._apps())), check_app),
             McpTool(_reading("compact", "A conversation as the shortest request that keeps its"
                              " evidence: messages as providers take them.",
                              _schema({"messages": {"type": "array", "items": {}}}, model=_TEXT)),
@@ -367,7 +373,7 @@ def _done(value: JsonObject) -> types.CallToolResult:
     )
 
 
-def _failed(words: str) -> types.CallToolResult:
+def _report_failure(words: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=words)], is_error=True)
 
 

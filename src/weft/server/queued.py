@@ -262,6 +262,7 @@ async def queue_run(
         tools=tools,
         output_schema=output_schema,
         stream=stream,
+        trace=runner.tracing.carry_trace() if runner.tracing is not None else "",
     )
     # an id that was made just now is known to nobody
     known = await turns.find(key, request) if request_id is not None else None

@@ -397,7 +397,7 @@ class Connection:
                     self._words(f"wants `{request.method}`, which Weft does not offer to servers")
                 )
             question = self._question(request.params, f"{number}:{key}", notes)
-            responses[key] = _elicited(await ctx.questions.ask(question))
+            responses[key] = _answer_elicitation(await ctx.questions.ask(question))
         return responses
 
     def _question(
@@ -458,7 +458,7 @@ class Connection:
                 answer = await ctx.questions.ask(asked)
                 letting_go.cancel()
                 if not question.answer.done():
-                    question.answer.set_result(_elicited(answer))
+                    question.answer.set_result(_answer_elicitation(answer))
                 call.current, call.number = None, call.number + 1
         except asyncio.CancelledError:
             call.task.cancel()
@@ -500,7 +500,7 @@ class Connection:
         (call,) = calls
         if call.replies:
             call.number += 1
-            return _elicited(call.replies.pop(0))
+            return _answer_elicitation(call.replies.pop(0))
         question = _OpenQuestion(params, asyncio.get_running_loop().create_future())
         call.asked.put_nowait(question)
         return await question.answer
@@ -528,7 +528,7 @@ async def _request_tool(
 _FormContent: TypeAlias = dict[str, str | int | float | bool | list[str] | None]
 
 
-def _elicited(answer: UserAnswer) -> types.ElicitResult:
+def _answer_elicitation(answer: UserAnswer) -> types.ElicitResult:
     content = answer.content if isinstance(answer.content, dict) else None
     if answer.action != "accept":
         return types.ElicitResult(action="decline" if answer.action == "decline" else "cancel")

@@ -417,6 +417,8 @@ class TurnRunner:
             self._runners[app],
             (self._streaming if turn.stream else self._configs)[app],
         )
+        if turn.trace and runner.tracing is not None:
+            runner.tracing.continue_trace(turn.trace)
         if turn.options:
             options = {**config.generate_config, **turn.options}
             config = msgspec.structs.replace(config, generate_config=options)

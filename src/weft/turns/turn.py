@@ -209,6 +209,8 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the model is asked to stream, for those who follow the session."""
     follower: str | None = None
     """Who follows the session from the beginning: the name of a reader, from `runner.join`."""
+    trace: str = ""
+    """The trace that the turn belongs to, as a `traceparent`."""
     retries: int = 0
     """How often somebody had it taken again after it had failed or was cancelled."""
     attempts: int = 0
@@ -399,6 +401,7 @@ class _WrittenTurn(msgspec.Struct, omit_defaults=True):
     output_schema: JsonObject | None = None
     stream: bool = False
     follower: str | None = None
+    trace: str = ""
     retries: int = 0
 
 
@@ -427,6 +430,7 @@ def encode_turn(turn: QueuedTurn) -> str:
             **({"output_schema": schema} if schema is not None else {}),
             **({"stream": True} if turn.stream else {}),
             **({"follower": turn.follower} if turn.follower is not None else {}),
+            **({"trace": turn.trace} if turn.trace else {}),
             **({"retries": turn.retries} if turn.retries else {}),
         }
     ).decode()
@@ -475,6 +479,7 @@ def decode_turn(
         output_schema=written.output_schema,
         stream=written.stream,
         follower=written.follower,
+        trace=written.trace,
         retries=written.retries,
         attempts=attempts,
         kills=kills,

@@ -35,6 +35,9 @@ export const returns = shared(0);
 const LOST = "The server does not answer. The page tries again by itself.";
 const REFUSED = "The server was started anew, or does not know you. Open the address that it printed: its token is new.";
 
+// The policy that What if begins with, for who comes from a finding.
+export const tryPolicy = shared("");
+
 export function lostConnection(text = LOST) {
   trouble.set(text);
 }
@@ -59,7 +62,7 @@ export async function ask(path, params = {}, options = {}) {
   const known = answers;
   if (known.has(key)) return known.get(key);
   if (embedded && !(key in embedded)) throw new Error("This file holds no answer to that. Open the session with `weft inspect` to ask it.");
-  const answer = inUnits(embedded ? joined(embedded[key]) : await fetched(`inspect/api/${key}`, options));
+  const answer = inUnits(visible(embedded ? joined(embedded[key]) : await fetched(`inspect/api/${key}`, options)));
   if (KEPT.includes(path)) {
     known.set(key, answer);
     if (known.size > 16) known.delete(known.keys().next().value);
@@ -100,7 +103,7 @@ function joined(data) {
   return whole;
 }
 
-// The server counts characters, a browser counts UTF-16 units: they differ behind an emoji.
+// The server counts characters, a browser counts UTF-16 units: they differ after an emoji.
 export function toUnits(text, ends) {
   if (!/[\ud800-\udfff]/.test(text)) return ends;
   let points = 0, units = 0;
@@ -110,10 +113,27 @@ export function toUnits(text, ends) {
   });
 }
 
+// Characters that nobody sees, that turn others around or that steer a terminal, each as one that is seen:
+// a text keeps its length, so its places stay. Names by which the server is asked stay as they are; questions
+// that wait are spelled out where they are shown.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
+const sign = (one) => "\ufffd".repeat(one.length);
+const NAMES = new Set(["key", "id", "name", "event", "svg", "data"]);
+export function visible(value, name = "") {
+  if (typeof value === "string") return NAMES.has(name) || value.search(UNSEEN) < 0 ? value : value.replace(UNSEEN, sign);
+  if (Array.isArray(value)) { for (let i = 0; i < value.length; i++) if (typeof value[i] !== "number") value[i] = visible(value[i], name); }
+  else if (value && typeof value === "object") for (const key of Object.keys(value)) if (typeof value[key] !== "number" && key !== "waiting") value[key] = visible(value[key], key);
+  return value;
+}
+
+// The conversation first: the tools follow it.
+const isTool = (row) => row.source === "tools";
+
 function inUnits(data) {
   if (!data || typeof data !== "object") return data;
   if (data.view) return { ...data, view: inUnits(data.view) };
   if (typeof data.text !== "string" || !data.rows) return data;
+  data.rows = [...data.rows.filter((row) => !isTool(row)), ...data.rows.filter(isTool)];
   const ends = toUnits(data.text, data.segments.map((s) => s[0]));
   data.segments = data.segments.map(([, o, p], i) => [ends[i], o, p]);
   for (const row of data.rows) {
@@ -203,13 +223,26 @@ export function placeOf(film, id) {
   return places.get(film).get(id);
 }
 
+// Where something comes from, in words of the reader.
+const FIELDS = { instruction: "instruction", global_instruction: "instruction for all agents", description: "description", output: "schema of the answer" };
+function plainOrigin(origin) {
+  const of = origin.agent ? ` of ${origin.agent}` : "";
+  if (origin.kind === "field") return `${FIELDS[origin.name] || origin.name.replace(/_/g, " ")}${of}`;
+  if (origin.kind === "tool") return `tool ${origin.name}`;
+  if (origin.kind === "dialect") return "the provider's format";
+  if (origin.kind === "pass") return `added by ${origin.name}`;
+  if (origin.kind === "config") return `setting ${origin.name}`;
+  return origin.words.replace(/\b([0-9a-f]{8})[0-9a-f]{24}\b/g, "$1…");
+}
+
 export function named(origin, film) {
+  if (origin.source) return origin.source;
   const event = origin.kind === "event" && placeOf(film, origin.name);
-  if (!event) return origin.words.replace(/\b([0-9a-f]{8})[0-9a-f]{24}\b/g, "$1…");
+  if (!event) return plainOrigin(origin);
   return `event ${event.index + 1}, ${event.author}`;
 }
 export const withNumbers = (text, film) =>
-  text.replace(/\b(?:event )?([0-9a-f]{32})(#\d+)?/g, (whole, id) => (placeOf(film, id) ? `event ${placeOf(film, id).index + 1}` : `${id.slice(0, 8)}…`));
+  text.replace(/\b(\w+)\.(instruction|global_instruction):\d+/g, "$2 of $1").replace(/dialect blank line/g, "the provider's format").replace(/\b(?:event )?([0-9a-f]{32})(#\d+)?/g, (whole, id) => (placeOf(film, id) ? `event ${placeOf(film, id).index + 1}` : `${id.slice(0, 8)}…`));
 
 // Small parts
 export const Problem = ({ text }) => (text ? html`<div class="problem" role="alert">${text}</div>` : null);

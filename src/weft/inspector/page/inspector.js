@@ -4,19 +4,20 @@ import {
   Dialog, Empty, Problem, Waiting, ago, cachedShare, cost, embedded, fetched, forgetAnswers, many, number, posted, trouble,
   useAnswer, useNewest, useShared,
 } from "./common.js";
+import { Diagnosis } from "./answer.js";
 import { Film } from "./film.js";
 import { Request, light } from "./request.js";
-import { Bisect, Cache, DeadWeight, Graph, LeftOut, Receipt, Trust, WhatIf } from "./views.js";
+import { Bisect, Cache, Compare, DeadWeight, Graph, LeftOut, Receipt, Trust, WhatIf } from "./views.js";
 import { Chat, Events, Question, addressOf, follow } from "./talk.js";
 
 const TABS = [
   ["request", "Request", Request], ["left", "Left out", LeftOut], ["cache", "Cache", Cache], ["whatif", "What if", WhatIf], ["bisect", "Bisect", Bisect],
   ["weight", "Dead weight", DeadWeight], ["graph", "Graph", Graph], ["trust", "Trust", Trust], ["events", "Events", Events], ["chat", "Chat", Chat],
-  ["receipt", "Receipt", Receipt],
+  ["receipt", "Receipt", Receipt], ["compare", "Compare", Compare],
 ];
 const KEYS = [
   ["← →", "the step before, the next"], ["Shift ← →", "ten steps"], ["Home End", "the first step, the last"], ["1 … 9, 0", "the views, from Request to Chat"],
-  ["/ or Ctrl+F", "find in the request"], ["Enter, Shift Enter", "in the search: the next hit, the one before"],
+  ["r", "the request as messages, or as JSON"], ["m", "Markdown as it is meant, or as it is written"], ["/ or Ctrl+F", "find in the request"], ["Enter, Shift Enter", "in the search: the next hit, the one before"],
   ["↓ ↑", "in the text: from piece to piece, with its origin"], ["Enter", "in the text: the passes that made this piece"],
   ["Tab", "from part to part"], ["Esc", "close, or clear the light"], ["?", "this list"],
 ];
@@ -106,6 +107,7 @@ function Session({ place, setPlace, open, help }) {
       ${!film.data && !film.error && html`<${Waiting} />`}
       ${embedded && film.data && html`<${FileKind} file=${film.data.file} />`}
       ${film.data && film.data.notice && html`<p class="note">${film.data.notice}</p>`}
+      ${frames.length > 0 && html`<${Diagnosis} session=${session} version=${version} go=${go} show=${show} />`}
       ${frames.length > 0 && html`<${Film} film=${film.data} ghosts=${ghosts.data} now=${now} go=${go} />`}
       ${film.data && !isReady && html`<${Empty} title="No model was asked yet.">${film.data.can_chat ? html`<button class="on" onClick=${() => choose("chat")}>talk to the agent</button>` : "When the agent runs, its requests appear here."}<//>`}
       ${isReady && html`<div role="tabpanel" id="view" aria-label=${tab}><${Guarded} key=${tab}><${View} session=${session} step=${now} version=${version} film=${film.data} go=${go} show=${show} at=${at} open=${open} /><//></div>`}
@@ -181,26 +183,49 @@ const Totals = ({ summary: s }) => html`<span class="dim hide totals">
   ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
 
 // All sessions, with what they cost and what they wait for.
-const COLUMNS = [["id", "session"], ["app", "app"], ["user", "user"], ["events", "events"], ["steps", "calls"], ["tokens", "tokens"], ["cached", "cached"], ["cost", "cost"], ["waiting", ""], ["updated", "last"]];
+const COLUMNS = [["id", "session"], ["app", "app"], ["user", "user"], ["agents", "agent"], ["models", "model"], ["steps", "calls"], ["tokens", "tokens"], ["cached", "cached"], ["cost", "cost"], ["waiting", ""], ["updated", "last"]];
+const LISTED_WORDS = ["id", "app", "user", "agents", "models", "waiting"];
+const namesIn = (list) => (list && list.length ? (list.length > 2 ? `${list[0]} and ${list.length - 1} more` : list.join(", ")) : "");
+const MOST_ALONE = 5;
+
+// Calls that remember nothing, many of one agent and model, are one line that opens.
+function groupAlone(rows, opened) {
+  const alone = new Map(), keyOf = (s) => (s.steps === 1 && !s.waiting && s.agents ? JSON.stringify([s.app, s.agents, s.models]) : "");
+  for (const s of rows) if (keyOf(s)) alone.set(keyOf(s), [...(alone.get(keyOf(s)) || []), s]);
+  const out = [], seen = new Set();
+  for (const s of rows) {
+    const key = keyOf(s), list = alone.get(key) || [];
+    if (list.length < MOST_ALONE) { out.push(s); continue; }
+    if (!seen.has(key)) { seen.add(key); out.push({ group: key, list }); }
+    if (opened.has(key)) out.push(s);
+  }
+  return out;
+}
 
 // Recordings may have no times, only an order.
 const timeOf = (s) => (s.updated > 1e8 ? s.updated : 0);
 
 function Sessions({ open, help }) {
   const [search, setSearch] = useState("");
+  const [late, setLate] = useState("");
+  useEffect(() => { const timer = setTimeout(() => setLate(search.trim()), search ? 200 : 0); return () => clearTimeout(timer); }, [search]);
+  const [filter, setFilter] = useState({ agent: "", model: "", errors: false });
+  const [opened, setOpened] = useState(new Set());
   const [version, setVersion] = useState(0);
   const [sort, setSort] = useState(["updated", -1]);
   const [asking, setAsking] = useState("");
   const [fault, setFault] = useState("");
   const [apps, setApps] = useState([]);
-  const { data, error, busy } = useAnswer("sessions", { version: version || "" });
+  const { data, error, busy } = useAnswer("sessions", { search: late, version: version || "" });
+  const [all, setAll] = useState([]);
+  useEffect(() => { if (data && !late && !busy) setAll(data); }, [data, late, busy]);
   useEffect(() => { fetched("api/apps").then((list) => setApps(list.map((one) => one.name)), () => {}); }, []);
   useRefresh(() => setVersion((v) => v + 1), busy, (data || []).some((s) => s.counting));
-  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const fits = (s) => { const text = JSON.stringify([s.id, s.app, s.user, s.question || "", s.errors ? "error" : "", s.waiting ? "waiting" : ""]).toLowerCase(); return words.every((word) => text.includes(word)); };
-  const columns = COLUMNS.filter(([id]) => !["app", "user", "tokens", "cached", "cost", "updated"].includes(id) || (data || []).some((s) => (id === "updated" ? timeOf(s) : id === "tokens" || id === "cached" || id === "cost" ? s.tokens || s.counting : s[id])));
+  const fits = (s) => (!filter.agent || (s.agents || []).includes(filter.agent)) && (!filter.model || (s.models || []).includes(filter.model)) && (!filter.errors || s.errors);
+  const choices = (name) => [...new Set(all.flatMap((s) => s[name] || []))].sort();
+  const columns = COLUMNS.filter(([id]) => !["app", "user", "agents", "models", "tokens", "cached", "cost", "updated"].includes(id) || (data || []).some((s) => (id === "updated" ? timeOf(s) : id === "tokens" || id === "cached" || id === "cost" ? s.tokens || s.counting : id === "agents" || id === "models" ? (s[id] || []).length : s[id])));
   const has = new Set(columns.map(([id]) => id));
-  const rows = (data || []).filter(fits).sort((a, b) => { const [x, y] = [a, b].map((s) => (sort[0] === "updated" ? timeOf(s) : s[sort[0]] ?? 0)); return (x < y ? -1 : x > y ? 1 : 0) * sort[1]; });
+  const rows = (data || []).filter(fits).sort((a, b) => { const [x, y] = [a, b].map((s) => (sort[0] === "updated" ? timeOf(s) : sort[0] === "cached" ? (s.tokens ? s.cached / s.tokens : 0) : LISTED_WORDS.includes(sort[0]) ? String(s[sort[0]] ?? "") : s[sort[0]] ?? 0)); return (x < y ? -1 : x > y ? 1 : 0) * sort[1]; });
   const newest = useNewest();
   const [beginning, setBeginning] = useState(false);
   // Who has opened another session meanwhile stays there: the new one is in the list.
@@ -219,23 +244,33 @@ function Sessions({ open, help }) {
   const waiting = (data || []).reduce((n, s) => n + (s.waiting || 0), 0);
   return html`
     <header><div class="bar"><h1>Weft inspector</h1><span class="dim hide">every request, and why it is what it is</span><span class="grow"></span>
-      <${NewSession} apps=${apps} begin=${begin} busy=${beginning} /><input type="search" placeholder="search" aria-label="search sessions" value=${search} onInput=${(e) => setSearch(e.target.value)} /><button onClick=${help} aria-label="keys" title="keys">?</button></div></header>
+      <${NewSession} apps=${apps} begin=${begin} busy=${beginning} /><input type="search" placeholder="search in the texts" aria-label="search sessions" value=${search} onInput=${(e) => setSearch(e.target.value)} /><button onClick=${help} aria-label="keys" title="keys">?</button></div></header>
     <main class="list">
       <${Problem} text=${error || fault} />
+      <${Filters} filter=${filter} set=${setFilter} agents=${choices("agents")} models=${choices("models")} errors=${all.some((s) => s.errors)} />
       ${!data && !error && html`<${Waiting} />`}
-      ${data && rows.length === 0 && (data.length ? html`<${Empty} title="No session fits that."><button onClick=${() => setSearch("")}>show all ${data.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<//>`)}
+      ${data && rows.length === 0 && (all.length ? html`<${Empty} title="No session fits that."><button onClick=${() => { setSearch(""); setFilter({ agent: "", model: "", errors: false }); }}>show all ${all.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<//>`)}
       ${rows.length > 0 && html`<p class="dim">${many(rows.length, "session")}${waiting > 0 && html` · <b class="accent">${many(waiting, "question")} ${waiting === 1 ? "waits" : "wait"} for an answer</b>`}</p>
-      <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${columns.map(([id, name]) => html`<th class=${["id", "app", "user", "waiting"].includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : id === "id" ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
-        <tbody>${rows.map((s) => html`<${Line} key=${s.key} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking((now) => (now === s.key ? "" : now)); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} has=${has} />`)}</tbody></table>`}
+      <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${columns.map(([id, name]) => html`<th class=${LISTED_WORDS.includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : LISTED_WORDS.includes(id) ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
+        <tbody>${groupAlone(rows, opened).map((s) => (s.group ? html`<${Group} key=${s.group} one=${s} columns=${columns.length} isOpen=${opened.has(s.group)} toggle=${() => setOpened((old) => { const next = new Set(old); if (!next.delete(s.group)) next.add(s.group); return next; })} />` : html`<${Line} key=${s.key} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking((now) => (now === s.key ? "" : now)); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} has=${has} />`))}</tbody></table>`}
     </main>`;
 }
+
+const Filters = ({ filter, set, agents, models, errors }) => (agents.length > 1 || models.length > 1 || errors) && html`<div class="bar" role="group" aria-label="filters">
+  ${[["agent", agents], ["model", models]].map(([name, list]) => list.length > 1 && html`<select aria-label=${name} value=${filter[name]} onChange=${(e) => set({ ...filter, [name]: e.target.value })}><option value="">every ${name}</option>${list.map((one) => html`<option value=${one}>${one}</option>`)}</select>`)}
+  ${errors && html`<button aria-pressed=${filter.errors} class=${filter.errors ? "on" : ""} onClick=${() => set({ ...filter, errors: !filter.errors })}>with errors</button>`}</div>`;
+
+const Group = ({ one, columns, isOpen, toggle }) => {
+  const sum = (name) => one.list.reduce((n, s) => n + (s[name] || 0), 0), first = one.list[0];
+  return html`<tr class="group"><td class="whole" colspan=${columns}><button class="plain" aria-expanded=${isOpen} onClick=${toggle}>${isOpen ? "▾" : "▸"} <b>${many(one.list.length, "single call")}</b> of ${namesIn(first.agents)}${first.models.length ? ` · ${namesIn(first.models)}` : ""} · ${number(sum("tokens"))} tokens · ${cost(sum("cost"), first.money)}</button></td></tr>`;
+};
 
 function Line({ s, open, asking, setAsking, answered, canAnswer, has }) {
   const cell = (id, name, content) => has.has(id) && html`<td class=${`${name} of-${id}`}>${content}</td>`;
   const href = `#${encodeURIComponent(s.key)}`;
   const go = (e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); open(s.key); };
   const badge = s.waiting ? (canAnswer ? html`<button class="badge" aria-expanded=${asking} onClick=${(e) => { e.stopPropagation(); setAsking(asking ? "" : s.key); }}>${s.waiting} waiting: answer</button>` : html`<span class="badge">${s.waiting} waiting</span>`) : "";
-  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.id}</a></td>${cell("app", "", s.app)}${cell("user", "", s.user)}${cell("events", "n", number(s.events))}${cell("steps", "n", number(s.steps))}
+  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.id}</a>${(s.hit || s.first) && html`<div class="first">${s.hit ? `… ${s.hit} …` : s.first}</div>`}</td>${cell("app", "", s.app)}${cell("user", "", s.user)}${cell("agents", "", html`<span title=${(s.agents || []).join(", ")}>${namesIn(s.agents)}</span>`)}${cell("models", "mono", html`<span title=${(s.models || []).join(", ")}>${namesIn(s.models)}</span>`)}${cell("steps", "n", number(s.steps))}
       ${cell("tokens", "n", s.tokens ? html`<span title=${s.counted ? "counted by Weft, without the answers: the provider reported nothing" : "reported by the provider"}>${s.counted ? "≈ " : ""}${number(s.tokens)}<span class="unit"> tok</span></span>` : s.counting ? html`<span title="being counted: the provider reported nothing">…</span>` : "–")}${cell("cached", "n", s.tokens ? cachedShare(s) : "–")}${cell("cost", "n", s.tokens ? cost(s.cost, s.money) : "–")}
       <td>${s.errors ? html`<span class="badge red">${many(s.errors, "error")}</span>` : ""} ${badge}</td>
       ${has.has("updated") && html`<td class="n dim" title=${timeOf(s) ? new Date(s.updated * 1000).toLocaleString() : ""}>${timeOf(s) ? ago(s.updated) : ""}</td>`}</tr>

@@ -1,6 +1,8 @@
 // A request: as messages, or as the JSON that is sent; the origin of every character, and a search.
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import { Changed, Notes, Problem, Waiting, named, number, placeOf, shared, useAnswer, useMemory, useShared } from "./common.js";
+import { Answer } from "./answer.js";
+import { Media, Prose, isMarkdown, rendering } from "./text.js";
 
 // All pieces of one origin are lit, wherever they stand. Only they are touched: a rule in a style
 // sheet would make the browser look at every piece of a long request again.
@@ -22,16 +24,26 @@ export function Request({ session, step, film, show }) {
   // A piece that was picked while the next request travelled is none of it.
   useEffect(() => { setPicked(null); light(null); pointed.set(null); }, [step, session, data && data.number]);
   useEffect(() => () => light(null), []);
+  useEffect(() => {
+    const press = (e) => {
+      if (/^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName) || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
+      if (e.key === "r") setRaw(!raw); else if (e.key === "m") rendering.set(!rendering.get());
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, [raw]);
+  const isRendered = useShared(rendering);
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
-  return html`<div aria-busy=${busy}><div class="bar"><div class="switch" role="group" aria-label="show the request as"><button aria-pressed=${!raw} class=${raw ? "" : "on"} onClick=${() => setRaw(false)}>Messages</button><button aria-pressed=${raw} class=${raw ? "on" : ""} onClick=${() => setRaw(true)}>Raw JSON</button></div>
+  return html`<div aria-busy=${busy}><div class="bar"><div class="switch" role="group" aria-label="show the request as"><button aria-pressed=${!raw} class=${raw ? "" : "on"} onClick=${() => setRaw(false)}>Messages</button><button aria-pressed=${raw} class=${raw ? "on" : ""} onClick=${() => setRaw(true)}>Raw JSON</button></div>${!raw && html`<button aria-pressed=${isRendered} onClick=${() => rendering.set(!isRendered)} title="key m">Markdown</button>`}
       <span class="dim">${data.agent} → ${data.model} · ${data.dialect} · ${number(data.tokens)} tokens · ${data.cost}</span></div>
     <${Notes} list=${data.diagnostics} film=${film} />
-    <${Spans} key=${raw} view=${data} raw=${raw} picked=${picked} pick=${setPicked} film=${film} show=${show} /></div>`;
+    <${Spans} key=${raw} view=${data} raw=${raw} picked=${picked} pick=${setPicked} film=${film} show=${show} session=${session} lead=${html`<${Answer} session=${session} step=${step} film=${film} show=${show} />`} /></div>`;
 }
 
-// The text with its origins beside it. `fresh` says of a row whether the request compared with lacks it.
-export function Spans({ view, raw, picked, pick, film, show, fresh }) {
+// The text with its origins next to it. `fresh` says of a row whether the request compared with lacks it.
+export function Spans({ view, raw, picked, pick, film, show, fresh, session, lead }) {
+  const isRendered = useShared(rendering);
   const [query, setQuery] = useState("");
   const [spot, setSpot] = useState({ hits: null, nth: 0 });
   const [seek, setSeek] = useState(null);
@@ -52,8 +64,8 @@ export function Spans({ view, raw, picked, pick, film, show, fresh }) {
         ${wanted && html`<span class="dim" role="status" data-testid="hits">${hits.length ? `${nth + 1} of ${number(hits.length)}` : "not in this request"}</span>
           <button onClick=${() => next(-1)} disabled=${!hits.length} aria-label="previous hit">↑</button><button onClick=${() => next(1)} disabled=${!hits.length} aria-label="next hit">↓</button>`}</div>
       <div onMouseOver=${(e) => point(at(e))} onMouseLeave=${() => point(null)} onClick=${press}>
-        <${Text} view=${view} lines=${lines} hits=${hits} nth=${nth} seek=${seek} point=${point} pick=${keep} film=${film} fresh=${fresh} /></div></div>
-    <${Side} view=${view} picked=${picked} pick=${keep} film=${film} show=${show} find=${(origin) => setSeek({ origin })} /></div>`;
+        <${Text} view=${view} lines=${lines} hits=${hits} nth=${nth} seek=${seek} point=${point} pick=${keep} film=${film} fresh=${fresh} session=${session} plain=${!isRendered || Boolean(wanted)} /></div></div>
+    <div class="aside">${lead}<${Side} view=${view} picked=${picked} pick=${keep} film=${film} show=${show} find=${(origin) => setSeek({ origin })} /></div></div>`;
 }
 
 function search(view, raw, query) {
@@ -92,12 +104,12 @@ function rangeIn(element, at, length) {
 
 // Messages. The first are drawn at once, the others a frame later: a long request opens at once.
 const GROUP = 40;
-function Messages({ view, hits, nth, seek, point, pick, film, fresh }) {
+function Messages({ view, hits, nth, seek, point, pick, film, fresh, session, plain }) {
   const groups = useMemo(() => {
     const cut = [];
-    for (let i = 0; i < view.rows.length; i += GROUP) cut.push(view.rows.slice(i, i + GROUP).map((row, k) => html`<${Row} row=${row} view=${view} index=${i + k} film=${film} fresh=${fresh} />`));
+    for (let i = 0; i < view.rows.length; i += GROUP) cut.push(view.rows.slice(i, i + GROUP).map((row, k) => html`<${Row} row=${row} view=${view} index=${i + k} film=${film} fresh=${fresh} session=${session} plain=${plain} />`));
     return cut;
-  }, [view, film, fresh]);
+  }, [view, film, fresh, session, plain]);
   const [drawn, setDrawn] = useState(1);
   const box = useRef(null), caret = useRef(null);
   useEffect(() => { setDrawn(1); caret.current = null; }, [view]);
@@ -139,13 +151,23 @@ function Messages({ view, hits, nth, seek, point, pick, film, fresh }) {
 }
 
 function reveal(element) {
+  const folded = element.closest("details:not([open])");
+  if (folded) folded.open = true;
   const box = element.getBoundingClientRect(), head = 110;
   if (box.top < head || box.bottom > innerHeight - 20) element.scrollIntoView({ block: "center" });
 }
 
-const Row = ({ row, view, index, film, fresh }) => html`<div class=${`row ${fresh && fresh(row) ? "fresh" : ""}`} data-row=${index} style=${`border-color: var(--${row.source})`}>
-    <div class="what"><b>${row.role ? `${row.role} ${row.kind}` : row.kind}</b><span>${number(row.tokens)} tok</span><span>${named(view.origins[row.origin], film)}</span>${fresh ? fresh(row) && html`<span class="green">not in the request that was sent</span>` : html`<span>${row.stability}</span>${row.shared && html`<span class="green">as before</span>`}`}<span class="hide">${row.pointer}</span></div>
-    <div class="text">${chunks(row).map((chunk) => html`<div class="chunk" style=${chunk.tall ? `contain-intrinsic-size: auto ${chunk.tall}px` : ""}>${chunk.spans.map(([text, o]) => html`<span data-o=${o} class=${view.origins[o].kind}>${text}</span>`)}</div>`)}</div></div>`;
+// A tool is one line that opens. A row of one piece is shown as Markdown where it is some.
+function Row({ row, view, index, film, fresh, session, plain }) {
+  const origin = view.origins[row.origin], isNew = fresh && fresh(row), props = { class: `row ${isNew ? "fresh" : ""}`, "data-row": index, style: `border-color: var(--${row.source})` };
+  const what = html`<b>${row.role ? `${row.role} ${row.kind}` : row.kind}</b><span>${number(row.tokens)} tok</span><span>${named(origin, film)}</span>${fresh ? isNew && html`<span class="green">not in the request that was sent</span>` : html`<span>${row.stability}</span>${row.shared && html`<span class="green">as before</span>`}`}<span class="hide">${row.pointer}</span>`;
+  const prose = !plain && row.pieces.length <= 1 && row.role && row.kind === "text" && isMarkdown(row.text);
+  const text = prose ? html`<div class="text whole"><div data-o=${row.pieces.length ? row.pieces[0][1] : row.origin} class=${origin.kind}><${Prose} text=${row.text} /></div></div>`
+    : html`<div class="text">${chunks(row).map((chunk) => html`<div class="chunk" style=${chunk.tall ? `contain-intrinsic-size: auto ${chunk.tall}px` : ""}>${chunk.spans.map(([words, o]) => html`<span data-o=${o} class=${view.origins[o].kind}>${words}</span>`)}</div>`)}</div>`;
+  if (row.source === "tools") return html`<details ...${props}><summary class="what">${what}</summary>${text}</details>`;
+  const media = session && row.kind === "media" && origin.kind === "event" && origin.part >= 0;
+  return html`<div ...${props}><div class="what">${what}</div>${media && html`<${Media} session=${session} event=${origin.name} part=${origin.part} mime=${(/[a-z]+\/[\w.+-]+/.exec(row.text) || [""])[0]} />`}${text}</div>`;
+}
 
 // A row's text in blocks of some kilobytes: the browser lays out only those that can be seen.
 const BLOCK = 6000;
@@ -245,7 +267,7 @@ export function layOut(view) {
   return lines;
 }
 
-// Beside the text: what is under the pointer, what was picked, and all origins.
+// Next to the text: what is under the pointer, what was picked, and all origins.
 function Side({ view, picked, pick, film, show, find }) {
   const sizes = useMemo(() => sizesOf(view), [view]);
   const parts = useMemo(() => {

@@ -1,6 +1,7 @@
 // The log, forks side by side, the chat, and the questions that wait for an answer.
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, fetched, listen, many, number, posted, short, shared, spelled, useAnswer, useNewest, useShared } from "./common.js";
+import { Media, Prose } from "./text.js";
 
 export const addressOf = (key) => {
   const [app, user, id] = JSON.parse(key);
@@ -69,12 +70,12 @@ export function Events({ film, session, open, at }) {
     ${forking && html`<${Fork} event=${forking} session=${session} close=${() => setForking(null)} made=${(fork) => { setForking(null); setBeside(fork); }} />`}
     ${film.hidden.length > 0 && html`<p class="dim">Placeholders stand where the agents hide a value.${!embedded && " “All of it” shows an event as it is stored."}</p>`}
     <div class="log">${film.events.slice(0, drawn).map((e) => html`<div key=${e.id} data-event=${e.index} tabindex="-1" class=${`entry ${e.index === at ? "here" : ""}`}><span class="n dim">${e.index + 1}</span><span class="who"><b>${e.author}</b>${e.branch ? html`<span class="dim"> ${e.branch}</span>` : ""}</span>
-      <div class="what"><pre class="text">${e.text}${e.calls.length ? html`${e.text ? "\n" : ""}<span class="calls">→ ${e.calls.join(", ")}</span>` : ""}${e.results.length ? html`${e.text ? "\n" : ""}<span class="results">← ${e.results.join(", ")}</span>` : ""}</pre>${e.error && html`<div class="red">${e.error}</div>`}${Object.entries(e.state).map(([k, v]) => html`<div class="mono dim">${k} = ${short(v, 120)}</div>`)}${opened[e.index] && html`<pre class="text card">${opened[e.index]}</pre>`}</div>
+      <div class="what">${e.text && html`<${Prose} text=${e.text} />`}${e.calls.map((c) => html`<pre class="text calls">→ ${c.name} ${c.text}</pre>`)}${e.results.map((r) => html`<pre class="text results clip">← ${r.name} ${r.text}</pre>`)}${e.media.map((m) => html`<${Media} session=${session} event=${e.id} part=${m.part} mime=${m.mime} />`)}${e.error && html`<div class="red">${e.error}</div>`}${Object.entries(e.state).map(([k, v]) => html`<div class="mono dim">${k} = ${short(v, 120)}</div>`)}${opened[e.index] && html`<pre class="text card">${opened[e.index]}</pre>`}</div>
       <span class="acts">${!embedded && html`<button aria-expanded=${e.index in opened} onClick=${() => look(e.index)}>${e.index in opened ? "less" : "all of it"}</button>`} ${!embedded && film.can_fork && html`<button onClick=${() => setForking(e)} title="go on from before this event, in a new session">fork here</button>`}</span></div>`)}</div>
     ${film.events.length === 0 && html`<${Empty} title="The log is empty.">Say something to the agent.<//>`}</div>`;
 }
 
-// How much of a long list is drawn: some at once, the rest in the pauses behind it.
+// How much of a long list is drawn: some at once, the rest in the pauses after it.
 function useGrowth(start, most) {
   const [drawn, set] = useState(Math.min(start, most));
   useEffect(() => { const timer = drawn < most ? setTimeout(() => set(Math.min(most, drawn + 60)), 0) : 0; return () => clearTimeout(timer); }, [drawn, most]);
@@ -106,22 +107,24 @@ function Fork({ event, session, close, made }) {
       <${Problem} text=${error} /><div class="bar"><button class="on" disabled=${busy || text === null}>${busy ? "…" : "fork and go on"}</button></div></form><//>`;
 }
 
-// Two sessions beside each other: what they share is folded, what differs runs live.
+const namesOf = (list) => list.map((one) => one.name).join();
+
+// Two sessions next to each other: what they share is folded, what differs runs live.
 function SideBySide({ left, film, right, open, close }) {
   const [version, setVersion] = useState(0);
   const other = useAnswer("film", { session: right.key, version: version || "" });
   useEffect(() => listen(() => `inspect/api/live?session=${encodeURIComponent(right.key)}&after=0`, { grown: (e) => { setVersion(Number(e.data)); }, gone: () => "close" }), [right.key]);
   const mine = film.events, yours = other.data ? other.data.events : [];
-  const same = useMemo(() => { let n = 0; while (n < mine.length && n < yours.length && mine[n].author === yours[n].author && mine[n].text === yours[n].text && mine[n].calls.join() === yours[n].calls.join()) n++; return n; }, [mine, yours]);
+  const same = useMemo(() => { let n = 0; while (n < mine.length && n < yours.length && mine[n].author === yours[n].author && mine[n].text === yours[n].text && namesOf(mine[n].calls) === namesOf(yours[n].calls)) n++; return n; }, [mine, yours]);
   const column = (name, summary, events, key) => html`<section aria-label=${name}><div class="bar"><b>${name}</b><span class="dim">${many(summary.steps, "call")} · ${number(summary.tokens)} tokens · ${cachedShare(summary)} cached · ${cost(summary.cost, summary.money)}</span>${key && html`<button onClick=${() => open(key)}>open it</button>`}</div>
-    ${events.slice(same).map((e) => html`<${Bubble} author=${e.author} text=${e.text} calls=${e.calls} results=${e.results} error=${e.error} />`)}
+    ${events.slice(same).map((e) => html`<${Bubble} author=${e.author} text=${e.text} calls=${e.calls.map((c) => `${c.name} ${c.text}`)} results=${e.results.map((r) => `${r.name} ${r.text}`)} error=${e.error} />`)}
     ${events.length <= same && html`<p class="dim">Nothing more yet.</p>`}</section>`;
   return html`<div data-testid="beside"><div class="bar"><h2>Side by side</h2><span class="dim">${many(same, "event")} in common</span><span class="grow"></span><button onClick=${close}>back to the log</button></div><${Problem} text=${other.error} />
     <div class="pairs" aria-live="polite">${column(film.session.id, film.session, mine, null)}${other.data ? column(`New session ${right.id.slice(0, 12)}`, other.data.session, yours, right.key) : html`<${Waiting} />`}</div></div>`;
 }
 
 const Bubble = ({ author, text, thought, calls = [], results = [], error, partial }) => html`<div class=${`bubble ${author === "user" && !results.length ? "user" : ""} ${partial ? "partial" : ""}`}><span class="dim">${author}</span>
-  ${thought && html`<details><summary class="dim">thoughts</summary><div class="text dim">${thought}</div></details>`}${text && html`<div class="text">${text}</div>`}
+  ${thought && html`<details><summary class="dim">thoughts</summary><div class="text dim">${thought}</div></details>`}${text && (partial ? html`<div class="text">${text}</div>` : html`<${Prose} text=${text} />`)}
   ${calls.map((one) => html`<div class="text calls">→ ${one}</div>`)}${results.map((one) => html`<div class="text results">← ${one}</div>`)}${error && html`<div class="red" role="alert">${error}</div>`}</div>`;
 
 function bubbleOf(event) {

@@ -1,11 +1,12 @@
 // What was left out, what was cached, what if, since when, dead weight, the graph, trust.
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import {
-  Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, NeedsServer, many, named, number, placeOf, share, short,
-  toUnits, useAnswer, useNewest, useStateAt, withNumbers,
+  Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, NeedsServer, many, posted, named, number, placeOf, share, short,
+  toUnits, tryPolicy, useAnswer, useNewest, useStateAt, visible, withNumbers,
 } from "./common.js";
 import { Film, highest } from "./film.js";
 import { Spans } from "./request.js";
+import { Prose, Rows } from "./text.js";
 
 // A button with the number of an event; it leads to the log.
 const EventLink = ({ id, film, show }) => {
@@ -22,8 +23,15 @@ export function LeftOut({ session, step, film, show }) {
   useEffect(() => { if (forced && result.current) { result.current.scrollIntoView({ block: "nearest" }); result.current.focus(); } }, [forced]);
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
+  // A reason is one, whatever numbers it names.
   const groups = new Map();
-  for (const row of data.left_out) { const k = `${row.pass}\n${row.reason}`; groups.set(k, [...(groups.get(k) || []), row]); }
+  for (const row of data.left_out) {
+    const kind = `${row.pass}\n${row.reason.replace(/\d[\d,.]*/g, "#")}`, group = groups.get(kind) || { pass: row.pass, reasons: new Set(), rows: [] };
+    group.rows.push(row);
+    group.reasons.add(row.reason);
+    groups.set(kind, group);
+  }
+  const total = (rows, name) => rows.reduce((n, row) => n + row[name], 0);
   const force = (row) => {
     const name = named(data.origins[row.origin], film), isWanted = newest();
     ask("force", { session, step, events: data.origins[row.origin].name }).then((answer) => isWanted() && setForced({ answer, name }), (e) => isWanted() && setForced({ error: e.message }));
@@ -33,11 +41,11 @@ export function LeftOut({ session, step, film, show }) {
       <${Compared} a=${forced.answer} /><div class="bar"><code class="text">${forced.answer.code}</code><${Copy} text=${forced.answer.code} name="copy as code" /></div>
       <details><summary>the request</summary><${Against} now=${data} then=${forced.answer.view} film=${film} show=${show} /></details></section>`)}
     ${groups.size === 0 && html`<${Empty} title="Nothing was left out.">The request holds all that the agent may see.<//>`}
-    ${[...groups].map(([key, rows]) => { const [pass, reason] = key.split("\n"); return html`<details open><summary><b>${pass}</b> ${reason} <span class="dim">· ${rows.length} × · ${number(rows.reduce((n, r) => n + r.tokens, 0))} tokens · ${cost(rows.reduce((n, r) => n + r.price, 0), rows[0].money)} to put back</span></summary>
-      <table class="stack"><thead><tr><th class="n">tokens</th><th class="n">price</th><th>from</th><th>text</th><th></th></tr></thead><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}<span class="unit"> tok</span></td><td class="n">${cost(row.price, row.money)}</td><td class="from">${named(data.origins[row.origin], film)}</td><td class="whole"><pre class="text"><del>${short(row.text, 320)}</del></pre></td>
-        <td class="n">${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</td></tr>`)}</tbody></table>
-      ${rows.length > 200 && html`<p class="dim">${many(rows.length - 200, "smaller row")} more are not listed.</p>`}</details>`; })}
-    <h2>Passes, in their order</h2><table class="stack passes"><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
+    ${groups.size > 0 && html`<p>${many(data.left_out.length, "part")} of the log ${data.left_out.length === 1 ? "was" : "were"} left out or shortened: ${number(total(data.left_out, "tokens"))} tokens, ${cost(total(data.left_out, "price"), data.left_out[0].money)} to put back.</p>`}
+    ${[...groups.values()].sort((x, y) => total(y.rows, "tokens") - total(x.rows, "tokens")).map(({ pass, reasons, rows }, i) => html`<details open=${i === 0}><summary><b>${pass}</b> ${reasons.size > 1 ? [...reasons][0].replace(/\d[\d,.]*/g, "…") : [...reasons][0]} <span class="dim">· ${rows.length} × · ${number(total(rows, "tokens"))} tokens · ${cost(total(rows, "price"), rows[0].money)} to put back</span></summary>
+      <${Rows} list=${rows} height=${34} label=${`left out by ${pass}`}>${(row) => html`<span class="n">${number(row.tokens)} tok</span><span class="n">${cost(row.price, row.money)}</span><span class="from">${named(data.origins[row.origin], film)}</span><span class="text gone" title=${short(row.text, 2000)}><del>${short(row.text.replace(/\s+/g, " "), 240)}</del></span>
+        <span>${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</span>`}<//></details>`)}
+    <h2>What was done to the request, in order</h2><table class="stack passes"><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
       <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td>${["dropped", "changed", "added", "moved"].map((what) => html`<td class="n" data-what=${what}>${p[what] || ""}</td>`)}<td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
 }
 
@@ -84,7 +92,8 @@ const POLICIES = ["C.default()", "C.window(4)", "C.auto()", "C.auto().compact()"
 const NOTHING = { policy: "", window: "", budget: "", model: "" };
 
 export function WhatIf({ session, step, film, show }) {
-  const [form, setForm] = useState(NOTHING);
+  const [form, setForm] = useState(() => ({ ...NOTHING, policy: tryPolicy.get() }));
+  useEffect(() => tryPolicy.set(""), []);
   const [late, setLate] = useState(form);
   const [whole, setWhole] = useState(null);
   const [said, setSaid] = useState(null);
@@ -115,16 +124,53 @@ export function WhatIf({ session, step, film, show }) {
       ${whole && whole.error && html`<${Problem} text=${whole.error} />`}
       ${whole && !whole.error && !whole.answer && html`<${Waiting} />`}
       ${whole && whole.answer && html`<${Both} a=${whole.answer} step=${step} />`}
-      ${request.data && request.data.number === data.view.number && html`<h2>Step ${step}, compiled so</h2><${Against} now=${request.data} then=${data.view} film=${film} show=${show} />`}`}</div>`;
+      ${request.data && request.data.number === data.view.number && html`<h2>Call ${step}, as it would be</h2><${Against} now=${request.data} then=${data.view} film=${film} show=${show} />`}`}</div>`;
 }
 
-function Both({ a, step }) {
+function Both({ a, step, names, go }) {
   const n = a.now.session, t = a.then.session, most = Math.max(highest(a.now), highest(a.then));
   const none = () => {};
-  return html`<section class="card" data-testid="both"><div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
+  return html`<section class="card" data-testid="both"><${Difference} d=${a.difference} parted=${a.parted} names=${names || ["as it was", "as it would be"]} go=${go} />${!names && html`<div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
       <${Fact} name="money, whole session" value=${cost(t.cost, t.money)} was=${`${share(t.cost, n.cost)} of ${cost(n.cost, n.money)}`} better=${t.cost === n.cost ? undefined : t.cost < n.cost} />
-      <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>
-    <h3>A: as it was</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: so</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="compiled otherwise" /></section>`;
+      <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>`}
+    <h3>A: ${names ? names[0] : "as it was"}</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: ${names ? names[1] : "as it would be"}</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="as it would be" /></section>`;
+}
+
+// Where two sides part, what each kept in view of what its answers used, and the answers that differ.
+function Difference({ d, parted, names, go }) {
+  const [x, y] = d.sides, part = d.parting, kept = (e) => (e.used ? `${share(e.present, e.used)}${e.recallable ? `, and ${share(e.recallable, e.used)} one recall away` : ""}` : "nothing was used");
+  const differ = d.answers.filter((one) => !one.same);
+  return html`<div data-testid="difference">
+    ${parted && html`<p class="note warning" data-testid="parted"><b>${parted.agent}</b> calls <code>${parted.call}(${short(parted.args, 200)})</code>, which was not recorded. The run ended here.${parted.recorded.length > 0 && html` <span class="dim">Recorded: ${parted.recorded.map((args) => short(args, 80)).join(" · ")}</span>`}</p>`}
+    <p>${part ? html`They part at ${go ? html`<button class="link" onClick=${() => go(part.step)}>call ${part.step}</button>` : `call ${part.step}`}, block ${part.block} (${part.kind}):` : "Every request says the same."}</p>
+    ${part && html`<div class="pairs">${part.texts.map((text, i) => html`<div><b class="dim">${names[i]}</b><pre class="text clip card">${text || "nothing"}</pre></div>`)}</div>`}
+    <table class="bill"><thead><tr><td></td><th>${names[0]}</th><th>${names[1]}</th></tr></thead><tbody>
+      ${[["model", (s) => s.models.join(", ")], ["calls", (s) => number(s.steps)], ["tokens", (s) => number(s.tokens)], ["cached", cachedShare], ["cost", (s) => cost(s.cost, s.money)], ["took", (s) => (s.seconds === null ? "–" : `${s.seconds.toFixed(1)} s`)], ["in view of what answers used", (s) => kept(s.evidence)], ["errors", (s) => number(s.errors)]].map(([name, of]) => html`<tr><th>${name}</th><td>${of(x)}</td><td>${of(y)}</td></tr>`)}</tbody></table>
+    ${d.answers.length > 0 && html`<details open=${differ.length < 6}><summary>${differ.length ? `${number(differ.length)} of ${many(d.answers.length, "answer")} differ` : `All ${many(d.answers.length, "answer")} are the same`}</summary>
+      ${differ.map((one) => html`<div class="pairs">${one.rows.map((row) => html`<div class="bubble wide">${row ? html`<span class="dim">${one.number}. ${row.agent}</span>${row.text && html`<${Prose} text=${row.text} />`}${row.calls.map((c) => html`<pre class="text calls">→ ${c.name} ${c.text}</pre>`)}${row.error && html`<div class="red">${row.error}</div>`}` : html`<span class="dim">no answer</span>`}</div>`)}</div>`)}</details>`}</div>`;
+}
+
+// This session next to another one; or run again with something changed, on the recorded results of its tools.
+export function Compare({ session, film, step, go }) {
+  const { data, error } = useAnswer("sessions", {}, !embedded);
+  const [other, setOther] = useState("");
+  const [form, setForm] = useState({ agent: film.session.agents[0] || "", instruction: "", policy: "", model: "" });
+  const [result, setResult] = useState(null);
+  const newest = useNewest();
+  if (embedded) return html`<${NeedsServer} film=${film} name="compare" title="An exported file holds one session.">Two sessions stand side by side on the page of the program.<//>`;
+  const show = (work, names) => { const isWanted = newest(); setResult({}); work.then((answer) => isWanted() && setResult({ answer, names }), (e) => isWanted() && setResult({ error: e.message })); };
+  const others = (data || []).filter((s) => s.key !== session), set = (name) => (e) => setForm({ ...form, [name]: e.target.value });
+  const compare = (e) => { e.preventDefault(); if (other) show(ask("compare", { session, other }), [film.session.id, others.find((s) => s.key === other).id]); };
+  const rerun = (e) => { e.preventDefault(); show(posted(`inspect/api/rerun?session=${encodeURIComponent(session)}`, form).then(visible), ["as it was", "run again"]); };
+  return html`<div data-testid="compare"><${Problem} text=${error} /><div class="pairs">
+    <form class="card" onSubmit=${compare}><h2>With another session</h2><div class="controls"><label>session<select value=${other} required onChange=${(e) => setOther(e.target.value)}><option value="">choose one</option>${others.map((s) => html`<option value=${s.key}>${s.id}${s.first ? `: ${short(s.first, 60)}` : ""}</option>`)}</select></label><button disabled=${!other}>compare</button></div>
+      <p class="dim">Policies and models are compared in What if.</p></form>
+    ${film.can_chat ? html`<form class="card" onSubmit=${rerun}><h2>With itself, run again</h2><p class="dim">The model is asked; tools do not run, they answer what was recorded, up to the first call that was not. Nothing is stored.</p><div class="controls">
+      <label>instruction of <select aria-label="agent whose instruction is changed" value=${form.agent} onChange=${set("agent")}>${film.session.agents.map((one) => html`<option value=${one}>${one}</option>`)}</select><textarea rows="3" aria-label="new instruction" placeholder="as it is" value=${form.instruction} onInput=${set("instruction")}></textarea></label>
+      <label>policy<input type="text" placeholder="as it is" value=${form.policy} onInput=${set("policy")} /></label><label>model<input type="text" placeholder="as it is" value=${form.model} onInput=${set("model")} /></label>
+      <button class="on" disabled=${!(form.instruction || form.policy || form.model) || (result && !result.answer && !result.error)}>run it again</button></div></form>` : html`<div class="card"><h2>With itself, run again</h2><p class="dim">To run a session again, serve its agent: <code>weft serve pkg.module:agent</code></p></div>`}</div>
+    ${result && result.error && html`<${Problem} text=${result.error} />`}${result && !result.error && !result.answer && html`<${Waiting} />`}
+    ${result && result.answer && html`<${Both} a=${result.answer} step=${Math.min(step, result.answer.then.frames.length)} names=${result.names} go=${go} />`}</div>`;
 }
 
 export function Bisect({ session, step, go, film }) {
@@ -175,6 +221,7 @@ export function Graph({ session, step, film, version }) {
 // The drawing with the agent that speaks, the values that went along the edges, and those of the keys.
 function picture(text, frame, state) {
   const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement, SVG = "http://www.w3.org/2000/svg";
+  svg.setAttribute("aria-label", "graph of the agents");
   for (const one of svg.querySelectorAll("script, foreignObject, rect.paper")) one.remove();
   for (const title of svg.querySelectorAll("text.title")) if (frame && title.textContent === frame.agent && title.previousElementSibling) title.previousElementSibling.classList.add("now");
   const tracks = [...svg.querySelectorAll("g.track")], taken = [];
@@ -211,7 +258,7 @@ export function Trust({ session, film, show, version }) {
   if (!data) return html`<${Waiting} />`;
   const links = (ids) => ids.map((id) => html`<${EventLink} id=${id} film=${film} show=${show} />`);
   return html`<div data-testid="trust"><h2>Fenced, labelled, redacted</h2><p class="dim">By rule, never by value: what was hidden stays hidden here too.${data.hidden.length > 0 && ` The agents hide: ${data.hidden.join(", ")}.`}</p>${data.guards.length ? html`<table><thead><tr><th>pass</th><th>rule</th><th class="n">times</th><th>events</th></tr></thead><tbody>${data.guards.map((g) => html`<tr><td class="mono">${g.pass}</td><td>${g.reason}</td><td class="n">${number(g.steps)}</td><td>${links(g.events)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No policy here fences, labels or redacts.</p>`}
-    <h2>Words of results in later calls</h2><p class="dim">What a tool brought in is not to be trusted. These calls repeat words of it in their arguments.</p>${data.flows.length ? html`<table><thead><tr><th>call</th><th>in event</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td class="mono">${f.call}</td><td>${links([f.event])}</td><td class="mono">${f.words.join("  ")}</td><td>${links(f.from)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}</div>`;
+    <h2>Words of results in later calls</h2><p class="dim">What a tool brought in is not to be trusted. These calls repeat words of it in their arguments.</p>${data.flows.length ? html`<table><thead><tr><th>agent</th><th>call</th><th>in event</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td>${f.agent}</td><td class="mono">${f.call}</td><td>${links([f.event])}</td><td class="mono">${f.words.join("  ")}</td><td>${links(f.from)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}</div>`;
 }
 
 // What was expected, what was billed, and why the two differ.

@@ -86,14 +86,8 @@ def from_adk(agent: object, *, plugins: Iterable[object] = ()) -> Node:
     return imported(agent, plugins=plugins).node
 
 
-def imported(
-    agent: object, *, plugins: Iterable[object] = (), for_requests: bool = False
-) -> Imported:
-    """The same with what could not be looked into.
-
-    `for_requests` it is for compiling requests that google-adk has made: what agents see was
-    chosen there, and instruction providers have spoken and are not asked again.
-    """
+def imported(agent: object, *, plugins: Iterable[object] = ()) -> Imported:
+    """The same with what could not be looked into."""
     if not is_adk(agent):
         raise UsageError(
             f"{describe_kind(agent)} is not an agent of google-adk",
@@ -104,7 +98,7 @@ def imported(
     if is_a(agent, "App"):
         all_plugins += as_list(agent, "plugins")
         agent = field(agent, "root_agent")
-    reading = _Import(for_requests=for_requests)
+    reading = _Import()
     try:
         node = reading.node(agent)
         for plugin in all_plugins:
@@ -130,8 +124,7 @@ def imported(
 class _Import:
     """One import: an object that is used in two places becomes one value."""
 
-    def __init__(self, *, for_requests: bool) -> None:
-        self.for_requests = for_requests
+    def __init__(self) -> None:
         self.notes: list[Diagnostic] = []
         self.spellings: dict[tuple[str, str], SpelledTemplate] = {}
         self.bare: set[str] = set()
@@ -227,7 +220,7 @@ class _Import:
             output_key=text(agent, "output_key") or None,
             output_schema=output,
             input_schema=taken,
-            context=None if self.for_requests else policy,
+            context=policy,
             generate_config=options.config,
             disallow_transfer_to_parent=flag(agent, "disallow_transfer_to_parent"),
             disallow_transfer_to_peers=flag(agent, "disallow_transfer_to_peers"),
@@ -278,7 +271,7 @@ class _Import:
         written = field(agent, kind)
         before = literal_text(self._static(agent, name)) if kind == "instruction" else ""
         if callable(written):
-            return before if self.for_requests else Provider(written, before, agent)
+            return Provider(written, before, agent)
         if not isinstance(written, str):
             return before
         spelling = spell_template(written)

@@ -39,7 +39,7 @@ what its own programs leave out as a rule: descriptions, and ends of loops."""
 HINTS = {"WEFT111": "let an agent after the ParallelAgent read it"}
 """What can be done in google-adk, where Weft's own hint is about its operators."""
 
-ONCE = "add weft.interop.adk.WeftPlugin() to the Runner's plugins"
+ONCE = "run the tree with Weft, as from_adk(agent)"
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _READ = re.compile(r"`\{([^}?]+)\}`")
 _WRITES = re.compile(r'(?:\w*)\.writes\("([^"]*)"\)')
@@ -197,7 +197,7 @@ def _seen_twice(
                     read.origin,
                     f"what `{writer.name}` said reaches `{agent.name}` twice: as"
                     f" {{{read.key}}} and in the conversation",
-                    f"{ONCE}: Weft sends it once",
+                    f"leave the key out of the instruction; or {ONCE}, which sends it once",
                 )
 
 
@@ -215,7 +215,7 @@ def _lost_message(site: Site, agent: Agent, tree: Imported, seat: Seat) -> Itera
         Origin("field", "include_contents", agent.name),
         f"the user's message does not reach `{agent.name}`: with"
         ' include_contents="none" it sees what was said since the agent before it spoke',
-        f"{ONCE}: Weft keeps the message; or read a key that holds the request",
+        f"read a key that holds the request; or {ONCE}, which keeps the message",
         severity=Severity.INFO if stands_for_it else None,
     )
 

@@ -1,0 +1,751 @@
+"""Answers that somebody between the provider and its client changes: whole, and as they stream.
+
+One tool's calls are taken out of an answer, several answers become one, and what was taken out is
+put back into the conversation that the client sends next. All else stays as it came.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import msgspec
+
+from weft.dialects.base import Dialect
+from weft.dialects.facts import DIALECTS
+from weft.dialects.stream import DONE, Stream
+from weft.dialects.wire import object_in, objects_in, text_in
+from weft.errors import ModelError
+from weft.values import Json, JsonObject
+
+
+class AnswerForm:
+    """Where a dialect's answers and turns have what they say; a piece is a text, a call, ...
+
+    Turns are the elements of a request's conversation. `model_role` is who says an answer in them.
+    """
+
+    model_role: ClassVar[str] = "assistant"
+    list_field: ClassVar[str] = "content"
+    usage_field: ClassVar[str] = "usage"
+
+    # Answers.
+
+    def turns_of(self, body: JsonObject) -> list[JsonObject]:
+        """A whole answer as the elements of the next request."""
+        return [{"role": self.model_role, "content": body.get("content")}]
+
+    def put_turns(self, body: JsonObject, turns: Sequence[JsonObject]) -> JsonObject:
+        """The answer with other turns."""
+        return {**body, "content": [*self.open_turns(turns)]}
+
+    def usage_of(self, body: JsonObject) -> JsonObject:
+        """What the provider counted."""
+        return object_in(body.get(self.usage_field))
+
+    def hide_calls(self, body: JsonObject, name: str) -> JsonObject:
+        """The answer without the calls of a tool."""
+        if not name:
+            return body
+        turns = self.turns_of(body)
+        pieces = [one for one in self.open_turns(turns) if self.call_name(one) != name]
+        return self.put_turns(body, self.close_turns(turns, pieces))
+
+    def join(self, first: JsonObject, then: JsonObject) -> JsonObject:
+        """Two answers as one: what both say, the end of the second, and the sum of both bills."""
+        turns = self.turns_of(first)
+        pieces = [*self.open_turns(turns), *self.open_turns(self.turns_of(then))]
+        total = add_counts(self.usage_of(first), self.usage_of(then))
+        joined = self.put_turns(then, self.close_turns(turns, pieces))
+        return {**joined, self.usage_field: total} if total else joined
+
+    # Turns.
+
+    def is_model(self, turn: Json) -> bool:
+        """Whether an element of the conversation is the model's."""
+        return isinstance(turn, dict) and turn.get("role") == self.model_role
+
+    def open_turns(self, turns: Sequence[JsonObject]) -> list[JsonObject]:
+        """The pieces of a run of the model's elements."""
+        pieces: list[JsonObject] = []
+        for turn in turns:
+            inner = turn.get(self.list_field)
+            if isinstance(inner, str):
+                pieces.append({"type": "text", "text": inner})
+            pieces += objects_in(inner)
+        return pieces
+
+    def close_turns(
+        self, turns: Sequence[JsonObject], pieces: Sequence[JsonObject]
+    ) -> list[JsonObject]:
+        """Elements that have other pieces; none where nothing is left."""
+        return [{**turns[0], self.list_field: [*pieces]}] if pieces else []
+
+    def result_turns(self, results: Sequence[JsonObject]) -> list[JsonObject]:
+        """Results, each as `weft.compact` answers a call, as elements of the conversation."""
+        return [{"role": "user", self.list_field: [*results]}]
+
+    def add_results(
+        self, rest: Sequence[Json], results: Sequence[JsonObject], place: int
+    ) -> list[Json]:
+        """What follows an answer, with results next to those that are there."""
+        first = object_in(rest[0]) if rest else {}
+        pieces = first.get(self.list_field)
+        if not isinstance(pieces, list) or not any(map(self.is_result, pieces)):
+            return [*self.result_turns(results), *rest]
+        places = [at for at, one in enumerate(pieces) if self.is_result(one)]
+        at = places[place] if place < len(places) else places[-1] + 1
+        mixed: JsonObject = {**first, self.list_field: [*pieces[:at], *results, *pieces[at:]]}
+        return [mixed, *rest[1:]]
+
+    def is_result(self, piece: Json) -> bool:
+        """Whether a piece is the result of a call."""
+        return isinstance(piece, dict) and piece.get("type") == "tool_result"
+
+    def call_name(self, piece: JsonObject) -> str:
+        """The tool that a piece calls; "" where it is not a call of the client's tools."""
+        return text_in(piece.get("name")) if piece.get("type") == "tool_use" else ""
+
+    # Streams.
+
+    def stream(self) -> Stream:
+        """A reader for one streamed answer."""
+        return self.dialect.stream()
+
+    dialect: Dialect
+
+    def edit_event(self, event: JsonObject, weave: "AnswerWeave") -> list[JsonObject]:
+        """The events that go on for one that came; what ends the answer waits in `weave`."""
+        raise NotImplementedError
+
+    def close_events(self, weave: "AnswerWeave", total: JsonObject) -> list[JsonObject]:
+        """The events that end the whole answer, with the sum of what was counted."""
+        raise NotImplementedError
+
+    def error_event(self, message: str) -> JsonObject:
+        """An event, or a body, that says that the answer failed."""
+        return {"error": {"message": message, "type": "api_error", "code": None, "param": None}}
+
+    def limit_body(self, message: str) -> JsonObject:
+        """The body of a 429, as the provider's clients read it."""
+        return {
+            "error": {
+                "message": message,
+                "type": "rate_limit_exceeded",
+                "code": "rate_limit_exceeded",
+                "param": None,
+            }
+        }
+
+    def text_fields(self, event: JsonObject) -> Iterator["TextField"]:
+        """The pieces of text in an event that go on in the next one."""
+        raise NotImplementedError
+
+
+class TextField(NamedTuple):
+    """A growing text in an event: what it belongs to, the object that has it, and its key there."""
+
+    channel: str
+    holder: JsonObject
+    key: str
+
+
+def add_counts(one: JsonObject, other: JsonObject) -> JsonObject:
+    """The sum of two reports of usage; what is not a number is as the later one has it."""
+    total: JsonObject = {**one}
+    for key, value in other.items():
+        before = total.get(key)
+        if isinstance(value, dict):
+            total[key] = add_counts(object_in(before), value)
+        elif _is_count(value) and _is_count(before):
+            total[key] = before + value  # type: ignore[operator]
+        elif value is not None or key not in total:
+            total[key] = value
+    return total
+
+
+def _is_count(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class AnthropicForm(AnswerForm):
+    """Blocks of content, each with its index in a stream."""
+
+    def edit_event(self, event: JsonObject, weave: "AnswerWeave") -> list[JsonObject]:
+        """Blocks are counted through all answers; only the first begins the message."""
+        kind, index = event.get("type"), event.get("index")
+        if kind == "message_start" and weave.leg:
+            return []
+        if kind in ("message_delta", "message_stop"):
+            weave.closing.append(event)
+            return []
+        if not isinstance(index, int):
+            return [event]
+        block = object_in(event.get("content_block"))
+        if block and weave.hides(self.call_name(block)):
+            weave.hidden.add(index)
+        return [] if index in weave.hidden else [{**event, "index": weave.place(index)}]
+
+    def close_events(self, weave: "AnswerWeave", total: JsonObject) -> list[JsonObject]:
+        """The last word on usage is the sum."""
+        return [
+            {**one, "usage": total} if total and one.get("type") == "message_delta" else one
+            for one in weave.closing
+        ]
+
+    def error_event(self, message: str) -> JsonObject:
+        """An error is an event of its own."""
+        return {"type": "error", "error": {"type": "api_error", "message": message}}
+
+    def limit_body(self, message: str) -> JsonObject:
+        """Too many requests."""
+        return {"type": "error", "error": {"type": "rate_limit_error", "message": message}}
+
+    def text_fields(self, event: JsonObject) -> Iterator[TextField]:
+        """Texts and the JSON of arguments; thinking is signed, and stays as it is."""
+        delta = object_in(event.get("delta"))
+        for key in ("text", "partial_json"):
+            if isinstance(delta.get(key), str):
+                yield TextField(str(event.get("index")), delta, key)
+
+
+class ChatForm(AnswerForm):
+    """A message with a text and a list of calls."""
+
+    def turns_of(self, body: JsonObject) -> list[JsonObject]:
+        """The message, without fields that only answers have."""
+        message = object_in(object_in(_first(body.get("choices"))).get("message"))
+        said = {
+            key: value
+            for key, value in message.items()
+            if value is not None and key not in ("annotations", "audio", "refusal")
+        }
+        return [{**said, "role": "assistant", "content": said.get("content")}]
+
+    def put_turns(self, body: JsonObject, turns: Sequence[JsonObject]) -> JsonObject:
+        """The first choice says something else."""
+        choice = object_in(_first(body.get("choices")))
+        message = object_in(choice.get("message"))
+        turn: JsonObject = turns[0] if turns else {"content": None}
+        now: JsonObject = {**message, **turn}
+        if "tool_calls" not in turn:
+            now.pop("tool_calls", None)
+        rest = objects_in(body.get("choices"))[1:]
+        return {**body, "choices": [{**choice, "message": now}, *rest]}
+
+    def open_turns(self, turns: Sequence[JsonObject]) -> list[JsonObject]:
+        """Each text of a message, then its calls."""
+        pieces: list[JsonObject] = []
+        for turn in turns:
+            pieces += [
+                {LOOSE_TEXT: text, "field": field}
+                for field in _THOUGHTS
+                if (text := text_in(turn.get(field)))
+            ]
+            pieces += [
+                {LOOSE_TEXT: one["text"]} for one in super().open_turns([turn]) if one.get("text")
+            ]
+            pieces += objects_in(turn.get("tool_calls"))
+        return pieces
+
+    def close_turns(
+        self, turns: Sequence[JsonObject], pieces: Sequence[JsonObject]
+    ) -> list[JsonObject]:
+        """The message with these texts and calls."""
+        if not pieces:
+            return []
+        turn: JsonObject = {
+            key: value
+            for key, value in turns[0].items()
+            if key not in ("tool_calls", "content", *_THOUGHTS)
+        }
+        for field in _THOUGHTS:
+            if text := _texts_of(one for one in pieces if one.get("field") == field):
+                turn[field] = text
+        text = _texts_of(one for one in pieces if LOOSE_TEXT in one and "field" not in one)
+        calls: list[Json] = [one for one in pieces if LOOSE_TEXT not in one]
+        turn["content"] = text or None
+        return [{**turn, "tool_calls": calls} if calls else turn]
+
+    def result_turns(self, results: Sequence[JsonObject]) -> list[JsonObject]:
+        """A message each."""
+        return [*results]
+
+    def add_results(
+        self, rest: Sequence[Json], results: Sequence[JsonObject], place: int
+    ) -> list[Json]:
+        """Before those of the client's tools: their order says nothing."""
+        return [*results, *rest]
+
+    def call_name(self, piece: JsonObject) -> str:
+        """The function's name."""
+        return text_in(object_in(piece.get("function")).get("name"))
+
+    def edit_event(self, event: JsonObject, weave: "AnswerWeave") -> list[JsonObject]:
+        """The chunk that says why it ended waits, and so does the bill."""
+        choice = object_in(_first(event.get("choices")))
+        if weave.leg:
+            event = {**event, **weave.identity}
+        if not choice:
+            if object_in(event.get("usage")):
+                weave.closing.append(event)
+                return []
+            return [event]
+        delta: JsonObject = {**object_in(choice.get("delta"))}
+        if weave.leg:
+            delta.pop("role", None)
+        calls: list[Json] = []
+        for one in objects_in(delta.pop("tool_calls", None)):
+            index = one.get("index")
+            at = index if isinstance(index, int) else 0
+            if weave.hides(self.call_name(one)):
+                weave.hidden.add(at)
+            if at not in weave.hidden:
+                calls.append({**one, "index": weave.place(at)})
+        if calls:
+            delta["tool_calls"] = calls
+        says = any(value not in (None, "", []) for value in delta.values())
+        spoken: JsonObject = {
+            **event,
+            "choices": [{**choice, "delta": delta, "finish_reason": None}],
+        }
+        if choice.get("finish_reason") is not None:
+            weave.closing.append({**event, "choices": [{**choice, "delta": {}}]})
+            spoken.pop("usage", None)
+            return [spoken] if says else []
+        return [spoken] if says else []
+
+    def close_events(self, weave: "AnswerWeave", total: JsonObject) -> list[JsonObject]:
+        """The usage is the sum."""
+        return [
+            {**one, "usage": total} if object_in(one.get("usage")) else one for one in weave.closing
+        ]
+
+    def text_fields(self, event: JsonObject) -> Iterator[TextField]:
+        """Texts and arguments of each choice."""
+        for choice in objects_in(event.get("choices")):
+            delta = object_in(choice.get("delta"))
+            for key in ("content", "refusal"):
+                if isinstance(delta.get(key), str):
+                    yield TextField(f"{choice.get('index')} {key}", delta, key)
+            for call in objects_in(delta.get("tool_calls")):
+                function = object_in(call.get("function"))
+                if isinstance(function.get("arguments"), str):
+                    channel = f"{choice.get('index')} call {call.get('index')}"
+                    yield TextField(channel, function, "arguments")
+
+
+LOOSE_TEXT = "weft text"
+"""The key of a text of a message, which is not an object there."""
+
+_THOUGHTS = ("reasoning_content", "reasoning")
+
+
+def _texts_of(pieces: Iterator[JsonObject]) -> str:
+    return "".join(text_in(one.get(LOOSE_TEXT)) for one in pieces)
+
+
+def _first(value: Json) -> Json:
+    return value[0] if isinstance(value, list) and value else None
+
+
+class ResponsesForm(AnswerForm):
+    """Items, of which each is an element of the conversation."""
+
+    def turns_of(self, body: JsonObject) -> list[JsonObject]:
+        """The items, without thoughts that are not sealed where the provider kept none."""
+        lost = body.get("store") is False
+        return [
+            one
+            for one in objects_in(body.get("output"))
+            if not (lost and one.get("type") == "reasoning" and not one.get("encrypted_content"))
+        ]
+
+    def put_turns(self, body: JsonObject, turns: Sequence[JsonObject]) -> JsonObject:
+        """Other items."""
+        return {**body, "output": [*turns]}
+
+    def hide_calls(self, body: JsonObject, name: str) -> JsonObject:
+        """All items but the calls of a tool."""
+        if not name:
+            return body
+        output = objects_in(body.get("output"))
+        return self.put_turns(body, [one for one in output if self.call_name(one) != name])
+
+    def is_model(self, turn: Json) -> bool:
+        """Whether an item is the model's: it has no role, and is not an output of a tool."""
+        if not isinstance(turn, dict):
+            return False
+        if "role" in turn:
+            return turn.get("role") == self.model_role
+        return not text_in(turn.get("type")).endswith("_output")
+
+    def open_turns(self, turns: Sequence[JsonObject]) -> list[JsonObject]:
+        """The items themselves."""
+        return [*turns]
+
+    def close_turns(
+        self, turns: Sequence[JsonObject], pieces: Sequence[JsonObject]
+    ) -> list[JsonObject]:
+        """The items themselves."""
+        return [*pieces]
+
+    def result_turns(self, results: Sequence[JsonObject]) -> list[JsonObject]:
+        """An item each."""
+        return [*results]
+
+    def add_results(
+        self, rest: Sequence[Json], results: Sequence[JsonObject], place: int
+    ) -> list[Json]:
+        """Before those of the client's tools."""
+        return [*results, *rest]
+
+    def call_name(self, piece: JsonObject) -> str:
+        """The function's name."""
+        return text_in(piece.get("name")) if piece.get("type") == "function_call" else ""
+
+    def edit_event(self, event: JsonObject, weave: "AnswerWeave") -> list[JsonObject]:
+        """Items and events are counted through all answers; only the first begins the response."""
+        kind, index = text_in(event.get("type")), event.get("output_index")
+        number = event.get("sequence_number")
+        if weave.number is None and isinstance(number, int):
+            weave.number = number
+        if kind in _BEGINNINGS and weave.leg:
+            return []
+        if kind in _ENDINGS:
+            weave.closing.append(event)
+            return []
+        if isinstance(index, int):
+            if weave.hides(self.call_name(object_in(event.get("item")))):
+                weave.hidden.add(index)
+            if index in weave.hidden:
+                return []
+            event = {**event, "output_index": weave.place(index)}
+        return [self._numbered(event, weave)]
+
+    def _numbered(self, event: JsonObject, weave: "AnswerWeave") -> JsonObject:
+        if weave.number is None or "sequence_number" not in event:
+            return event
+        weave.number += 1
+        return {**event, "sequence_number": weave.number - 1}
+
+    def close_events(self, weave: "AnswerWeave", total: JsonObject) -> list[JsonObject]:
+        """The last event has all items and the sum."""
+        events: list[JsonObject] = []
+        for one in weave.closing:
+            response = object_in(one.get("response"))
+            output: list[Json] = [
+                item for body in weave.bodies for item in objects_in(body.get("output"))
+            ]
+            whole: JsonObject = {**response, "output": output} if weave.bodies else response
+            if total:
+                whole["usage"] = total
+            events.append(self._numbered({**one, "response": whole}, weave))
+        return events
+
+    def error_event(self, message: str) -> JsonObject:
+        """An error is an event of its own."""
+        return {"type": "error", "code": "server_error", "message": message, "param": None}
+
+    def text_fields(self, event: JsonObject) -> Iterator[TextField]:
+        """Texts and arguments as they grow."""
+        if text_in(event.get("type")) in _DELTAS and isinstance(event.get("delta"), str):
+            channel = f"{event.get('output_index')} {event.get('content_index')}"
+            yield TextField(channel, event, "delta")
+
+
+_BEGINNINGS = ("response.created", "response.in_progress", "response.queued")
+_ENDINGS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_DELTAS = (
+    "response.output_text.delta",
+    "response.refusal.delta",
+    "response.function_call_arguments.delta",
+)
+
+
+class GeminiForm(AnswerForm):
+    """Parts of the first candidate."""
+
+    model_role = "model"
+    list_field = "parts"
+    usage_field = "usageMetadata"
+
+    def turns_of(self, body: JsonObject) -> list[JsonObject]:
+        """The content of the first candidate."""
+        content = object_in(object_in(_first(body.get("candidates"))).get("content"))
+        return [{**content, "role": "model", "parts": content.get("parts") or []}]
+
+    def put_turns(self, body: JsonObject, turns: Sequence[JsonObject]) -> JsonObject:
+        """The first candidate says something else."""
+        candidate = object_in(_first(body.get("candidates")))
+        content: JsonObject = {**object_in(candidate.get("content"))}
+        content["parts"] = [*self.open_turns(turns)]
+        rest = objects_in(body.get("candidates"))[1:]
+        return {**body, "candidates": [{**candidate, "content": content}, *rest]}
+
+    def is_result(self, piece: Json) -> bool:
+        """Whether a part is a function's response."""
+        return isinstance(piece, dict) and (
+            "functionResponse" in piece or "function_response" in piece
+        )
+
+    def call_name(self, piece: JsonObject) -> str:
+        """The function's name."""
+        call = piece.get("functionCall", piece.get("function_call"))
+        return text_in(object_in(call).get("name"))
+
+    def edit_event(self, event: JsonObject, weave: "AnswerWeave") -> list[JsonObject]:
+        """The chunk that says why it ended waits."""
+        candidate = object_in(_first(event.get("candidates")))
+        content = object_in(candidate.get("content"))
+        usage = object_in(event.get(self.usage_field))
+        if usage and weave.total:
+            event = {**event, self.usage_field: add_counts(weave.total, usage)}
+        parts = [
+            one for one in objects_in(content.get("parts")) if not weave.hides(self.call_name(one))
+        ]
+        ends = candidate.get("finishReason") is not None
+        if not candidate or (parts and not ends):
+            now: JsonObject = {**candidate, "content": {**content, "parts": [*parts]}}
+            return [{**event, "candidates": [now]} if candidate else event]
+        if ends:
+            last: JsonObject = {key: one for key, one in candidate.items() if key != "content"}
+            empty: JsonObject = {"role": "model", "parts": [{"text": ""}]}
+            weave.closing.append({**event, "candidates": [{**last, "content": empty}]})
+        if not parts:
+            return []
+        spoken = {key: one for key, one in candidate.items() if key in ("index", "safetyRatings")}
+        said: JsonObject = {**spoken, "content": {**content, "parts": [*parts]}}
+        rest = {key: one for key, one in event.items() if key != self.usage_field}
+        return [{**rest, "candidates": [said]}]
+
+    def close_events(self, weave: "AnswerWeave", total: JsonObject) -> list[JsonObject]:
+        """Each chunk has counted through already."""
+        return weave.closing
+
+    def error_event(self, message: str) -> JsonObject:
+        """An error as the provider's clients read it."""
+        return {"error": {"code": 500, "message": message, "status": "INTERNAL"}}
+
+    def limit_body(self, message: str) -> JsonObject:
+        """Too many requests."""
+        return {"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED"}}
+
+    def text_fields(self, event: JsonObject) -> Iterator[TextField]:
+        """Texts; arguments come whole, and thoughts stay as they are."""
+        for candidate in objects_in(event.get("candidates")):
+            for part in objects_in(object_in(candidate.get("content")).get("parts")):
+                if isinstance(part.get("text"), str) and not part.get("thought"):
+                    yield TextField(str(candidate.get("index", 0)), part, "text")
+
+
+_FORMS: dict[str, type[AnswerForm]] = {
+    "anthropic": AnthropicForm,
+    "openai-chat": ChatForm,
+    "openai-responses": ResponsesForm,
+    "gemini": GeminiForm,
+}
+
+
+def answer_form(dialect: str) -> AnswerForm:
+    """How the answers of a dialect are taken apart."""
+    form = _FORMS[dialect]()
+    form.dialect = DIALECTS[dialect]
+    return form
+
+
+# --- pieces that stand in a conversation already
+
+
+def take_pieces(pieces: Sequence[JsonObject], gone: Sequence[JsonObject]) -> list[JsonObject]:
+    """The pieces without those of an earlier part of the answer, which stand first in it.
+
+    A client may have joined texts that follow each other, or cut one. A piece that is not there
+    takes nothing away.
+    """
+    rest = [*pieces]
+    for one in gone:
+        key = next((key for key in (LOOSE_TEXT, "text") if isinstance(one.get(key), str)), "")
+        place = next((at for at, other in enumerate(rest) if _is_same(one, other)), None)
+        if place is not None:
+            del rest[place]
+        elif key:
+            rest = _cut_text(rest, text_in(one.get(key)), key)
+    return rest
+
+
+def _is_same(one: JsonObject, other: JsonObject) -> bool:
+    if one.get("type") != other.get("type"):
+        return False
+    for key in ("id", "signature", LOOSE_TEXT, "text"):
+        if one.get(key):
+            return one.get(key) == other.get(key)
+    return one == other
+
+
+def _cut_text(pieces: list[JsonObject], text: str, key: str) -> list[JsonObject]:
+    """Take a text away at the start of the first pieces, which may have it in several."""
+    rest = [*pieces]
+    for at, piece in enumerate(pieces):
+        own = piece.get(key)
+        if not isinstance(own, str) or piece.get("thought") or "field" in piece:
+            continue
+        if own.startswith(text):
+            rest[at] = {**piece, key: own[len(text) :]}
+            return [one for one in rest if one.get(key) != ""]
+        if not own or not text.startswith(own):
+            return pieces
+        rest[at] = {**piece, key: ""}
+        text = text[len(own) :]
+    return pieces
+
+
+# --- streams
+
+
+class AnswerWeave:
+    """Streamed answers that become one stream, without the calls of one tool.
+
+    As long as nothing is to be changed, bytes go on as they came. `name` is the tool whose calls
+    are taken out, "" for none. `rewrite` changes each event that goes on. What cannot be read goes
+    on as it came.
+    """
+
+    def __init__(self, form: AnswerForm, name: str, rewrite: "Rewrite | None" = None) -> None:
+        self.form = form
+        self.leg = 0
+        """How many answers ended before this one."""
+        self.hidden: set[int] = set()
+        """The indexes of the calls that are taken out of this one."""
+        self.closing: list[JsonObject] = []
+        """The events that end it, held back until it is known whether another follows."""
+        self.bodies: list[JsonObject] = []
+        """The answers that ended, without those calls."""
+        self.total: JsonObject = {}
+        """What was counted for them."""
+        self.identity: JsonObject = {}
+        self.number: int | None = None
+        self._name = name
+        self._mark = name.encode()
+        self._base = 0
+        self._rewrite = rewrite
+        self._active = rewrite is not None
+        self._named = False
+        self._done = False
+        self._pending = b""
+        self.is_readable = True
+        """Whether each event was understood, so that the whole answer is known."""
+        self._stream = form.stream()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything was taken out, or put together."""
+        return self._active
+
+    def hides(self, name: str) -> bool:
+        """Whether calls of a tool are taken out."""
+        is_hidden = bool(name) and name == self._name
+        self._active = self._active or is_hidden
+        return is_hidden
+
+    def place(self, index: int) -> int:
+        """The index of a piece in the whole answer."""
+        return self._base + index - sum(1 for one in self.hidden if one < index)
+
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes as they come; those that go on to the client."""
+        pending = self._pending + data if self._pending else data
+        out: list[bytes] = []
+        at = 0
+        for match in _BLANK.finditer(pending):
+            out.append(self._take(pending[at : match.end()]))
+            at = match.end()
+        self._pending = pending[at:]
+        return b"".join(out)
+
+    def _take(self, block: bytes) -> bytes:
+        data = b"\n".join(_DATA.findall(block))
+        if not data:
+            return block
+        if data.strip() == DONE.encode():
+            self._stream.note_end()
+            self._done = True
+            return b"" if self._active else block
+        try:
+            event: Json = msgspec.json.decode(data)
+        except ValueError:
+            return block
+        if not isinstance(event, dict):
+            return block
+        named = _EVENT.search(block)
+        name = named[1].decode("utf-8", "replace") if named else ""
+        self._named = named is not None
+        try:
+            self._stream.feed(name, event)
+        except Exception:  # an error that the stream tells, or what nobody knows: it goes on
+            self.is_readable = False
+        if not self._active and not (self._name and self._mark in block):
+            return block
+        edited = self.form.edit_event(event, self)
+        if not self._active:  # the word alone is not a call
+            self.closing, self.number = [], None
+            return block
+        return self._spell_all(edited)
+
+    def _spell_all(self, events: Sequence[JsonObject]) -> bytes:
+        if self._rewrite is not None:
+            events = [one for event in events for one in self._rewrite(event)]
+        return b"".join(map(self.spell, events))
+
+    def spell(self, event: JsonObject) -> bytes:
+        """An event as the provider sends it."""
+        kind = event.get("type")
+        head = f"event: {kind}\n".encode() if self._named and isinstance(kind, str) else b""
+        return head + b"data: " + msgspec.json.encode(event) + b"\n\n"
+
+    def end_leg(self) -> tuple[bytes, JsonObject | None]:
+        """The bytes that are still to go on, and the whole answer; None where it was cut off."""
+        rest, self._pending = self._pending, b""
+        rest = self._take(rest) if rest.strip() else rest
+        if not self.is_readable:
+            return rest, None
+        try:
+            return rest, self._stream.body()
+        except ModelError:
+            return rest, None
+
+    def begin_leg(self, body: JsonObject) -> None:
+        """Go on with another answer after this one."""
+        visible = self.form.hide_calls(body, self._name)
+        pieces = self.form.open_turns(self.form.turns_of(visible))
+        self._base += sum(1 for one in pieces if LOOSE_TEXT not in one)
+        self.bodies.append(visible)
+        self.total = add_counts(self.total, self.form.usage_of(body))
+        if not self.leg:
+            self.identity = {key: body[key] for key in ("id", "created") if key in body}
+        self.leg += 1
+        self._active = True
+        self.hidden, self.closing, self._pending = set(), [], b""
+        self._stream = self.form.stream()
+
+    def close(self, body: JsonObject | None) -> bytes:
+        """The bytes that end the answer; `body` is the last of the answers, if it is known."""
+        if not self._active:
+            return b""
+        total: JsonObject = {}
+        if body is not None:
+            self.bodies.append(self.form.hide_calls(body, self._name))
+            total = add_counts(self.total, self.form.usage_of(body))
+        events = self._spell_all(self.form.close_events(self, total if self.leg else {}))
+        return events + (f"data: {DONE}\n\n".encode() if self._done else b"")
+
+    def spell_error(self, message: str) -> bytes:
+        """The bytes that say that the answer failed on its way."""
+        return self.spell(self.form.error_event(message))
+
+
+Rewrite: TypeAlias = Callable[[JsonObject], list[JsonObject]]
+"""What becomes of an event that goes on to the client."""
+
+_BLANK = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_DATA = re.compile(rb"^data: ?([^\r\n]*)", re.MULTILINE)
+_EVENT = re.compile(rb"^event: ?([^\r\n]*)", re.MULTILINE)

@@ -1,0 +1,324 @@
+"""What stands out in a session: where its cost goes, what broke the cache, what agents repeat.
+
+Each finding is one line with the place that shows it. The numbers are those of the strip: tokens
+as Weft counts them, at the prices of the requests, without the answers.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from weft.compiler.compiled import Compilation
+from weft.compiler.costs import Load, Rates, cost_of, load_for
+from weft.compiler.explain import notes_of
+from weft.compiler.prefix import SourceMap
+from weft.compiler.report import block_text
+from weft.inspector.inspection import Inspection, SourceTokens, Variant
+from weft.inspector.request import RequestView
+from weft.ir import Item
+from weft.replay.steps import AnsweredStep, speaker_of
+from weft.values import Json, JsonObject
+
+LINES = 3
+"""How many findings are shown."""
+
+POLICY = "C.auto()"
+"""The policy whose saving is named."""
+
+_HEAD = "head"
+_REMARKABLE = 0.01
+"""The share of a session's cost from which on a finding is worth a line."""
+
+_CENT = 0.01
+
+_REPEATED = 2_000
+"""The characters from which on agents repeat each other."""
+
+
+class Finding(NamedTuple):
+    """One line: what it says, the call and the view that show it, and what it costs."""
+
+    kind: str
+    words: str
+    step: int
+    view: str
+    cost: float = 0.0
+
+    def to_json(self) -> JsonObject:
+        """As the page draws it."""
+        return {**self._asdict()}
+
+
+def diagnose(inspection: Inspection) -> JsonObject:
+    """The findings of a session, the dearest first."""
+    ledger = Ledger(inspection.steps)
+    found = [*_find_breaks(inspection, ledger), *_find_repeats(inspection)]
+    found = sorted(found, key=lambda one: -one.cost)
+    findings = [*_find_largest(ledger), *found][:LINES]
+    mask = inspection.mask
+    if mask is not None:
+        findings = [one._replace(words=mask.text(one.words)) for one in findings]
+    return {"lines": [one.to_json() for one in findings]}
+
+
+def find_saving(inspection: Inspection) -> JsonObject:
+    """What the session would cost under `C.auto()`, or what its own policies save.
+
+    To be asked without the inspection's lock: it compiles the session step by step.
+    """
+    variant = Variant(policy=POLICY)
+    for _ in inspection.rehearse(variant):
+        pass
+    with inspection.lock:
+        ledger, other = Ledger(inspection.steps), inspection.under(variant)
+        now, then = ledger.total, Ledger(other.steps, money=ledger.money).total
+        pairs = zip(inspection.steps, other.steps, strict=True)
+        step = max(pairs, key=lambda pair: _cost(pair[0]) - _cost(pair[1]), default=None)
+        plain = Ledger(inspection.plain.steps, money=ledger.money).total
+    answer: JsonObject = {"policy": POLICY, "then": then, "now": now, "money": ledger.money}
+    saved, worth = now - then, ledger.rates.worth
+    if step is None or saved <= _REMARKABLE * now:
+        words = f"{POLICY} would not save here." if now else ""
+        if plain - now > _REMARKABLE * plain:
+            words = f"Plain history would have cost {worth(plain)}: {worth(plain - now)} are saved."
+        return answer | Finding("auto", words, 0, "whatif").to_json()
+    words = f"{POLICY} would save {worth(saved)} of {worth(now)}."
+    return answer | Finding("auto", words, step[0].number, "whatif", saved).to_json()
+
+
+def _cost(step: AnsweredStep) -> float:
+    return cost_of(step.request).total if step.request is not None else 0.0
+
+
+class _Part(NamedTuple):
+    """What a token of a request belongs to: a source, and the tool for results."""
+
+    source: str
+    tool: str = ""
+
+
+class _PartCost:
+    """What one part cost, in which calls it was read again, and what that cost."""
+
+    def __init__(self) -> None:
+        self.cost = self.again = 0.0
+        self.steps: Counter[int] = Counter()
+
+
+class Ledger:
+    """What the requests of a session cost, by what stands in them.
+
+    Sums are in US dollars where any model has a price, and take in those requests only.
+    """
+
+    def __init__(self, steps: Iterable[AnsweredStep], *, money: bool | None = None) -> None:
+        asked = [(step, step.request) for step in steps if step.request is not None]
+        rates = [cost_of(request).rates for _, request in asked]
+        self.money = any(one.money for one in rates) if money is None else money
+        self.rates = next((one for one in rates if one.money == self.money), Rates())
+        self.total = 0.0
+        self.parts: dict[_Part, _PartCost] = {}
+        tokens = SourceTokens()
+        seen: dict[object, set[int]] = {}
+        for (step, request), prices in zip(asked, rates, strict=True):
+            if prices.money == self.money:
+                known = seen.setdefault(speaker_of(step.event), set())
+                self._add(step.number, request, prices, tokens, known)
+
+    def _add(
+        self, step: int, request: Compilation, rates: Rates, tokens: SourceTokens, seen: set[int]
+    ) -> None:
+        """Share the cost of a request out: what is cached stands at its start."""
+        load = load_for(request)
+        self.total += rates.cost(load)
+        prices = _Prices(load, rates)
+        for number, sums in tokens.in_order(request):
+            is_again = number in seen
+            seen.add(number)
+            for (source, tool), some in sums.items():
+                part = _Part(source, tool)
+                if source in ("tools", "schema", "system", "overhead"):
+                    part = _Part(_HEAD)
+                row = self.parts.get(part)
+                if row is None:
+                    row = self.parts[part] = _PartCost()
+                cost = prices.take(some)
+                row.cost += cost
+                if is_again:
+                    row.again += cost
+                    row.steps[step] += some
+        # what the provider adds to a request and to its turns, which belongs to no block
+        self.parts.setdefault(_Part(_HEAD), _PartCost()).cost += prices.take(request.tokens)
+
+
+class _Prices:
+    """The prices of a request's tokens from its start: cached ones, then those that are kept."""
+
+    def __init__(self, load: Load, rates: Rates) -> None:
+        self._left = [load.cached, load.written, load.fresh]
+        self._prices = (rates.read, rates.write, rates.fresh)
+
+    def take(self, tokens: int) -> float:
+        """What the next tokens cost."""
+        cost = 0.0
+        for at, price in enumerate(self._prices):
+            some = min(tokens, self._left[at])
+            self._left[at] -= some
+            tokens -= some
+            cost += some * price
+        return cost
+
+
+_SOURCES = {
+    _HEAD: "the instruction, the tools and the format around them",
+    "user": "the user's messages",
+    "model": "the agent's own answers and calls",
+    "foreign": "words of other agents",
+    "summary": "summaries",
+    "state": "state",
+}
+
+
+def _find_largest(ledger: Ledger) -> Iterator[Finding]:
+    """What most of the cost is made of."""
+    groups: dict[str, dict[_Part, _PartCost]] = {}
+    for part, row in ledger.parts.items():
+        groups.setdefault(part.source, {})[part] = row
+    if not ledger.total or not groups:
+        return
+    source, rows = max(groups.items(), key=lambda one: sum(row.cost for row in one[1].values()))
+    cost = sum(row.cost for row in rows.values())
+    again = sum(row.again for row in rows.values())
+    steps: Counter[int] = Counter()
+    for row in rows.values():
+        steps += row.steps
+    words = f"results of {_name_tools(rows)}" if source == "results" else _SOURCES[source]
+    share, worth = round(100 * cost / ledger.total), ledger.rates.worth
+    line = f"{share}% of what the requests cost is {words}"
+    if steps and again >= cost / 2:
+        first, last = min(steps), max(steps)
+        line += f", read again in call{'' if first == last else 's'} {first}"
+        line += "" if first == last else f" to {last}"
+    amounts = f": {worth(cost)} of {worth(ledger.total)}"
+    line += f"{'' if ledger.money and cost < _CENT / 100 else amounts}."
+    step = steps.most_common(1)[0][0] if steps else 0
+    yield Finding("cost", line, step, "request", cost)
+
+
+def _name_tools(rows: Mapping[_Part, _PartCost]) -> str:
+    """The tools that the results come from: the dearest by name."""
+    dearest = sorted(rows, key=lambda part: -rows[part].cost)
+    whole = sum(row.cost for row in rows.values())
+    if rows[dearest[0]].cost >= 0.8 * whole or len(dearest) == 1:
+        return f"`{dearest[0].tool}`"
+    named = " and ".join(f"`{part.tool}`" for part in dearest[:2])
+    return named if len(dearest) == 2 else f"{named} and {len(dearest) - 2} more"
+
+
+def _find_breaks(inspection: Inspection, ledger: Ledger) -> Iterator[Finding]:
+    """The changes that made providers read again what they had read, by their cause."""
+    causes: dict[tuple[str, str, str], list[tuple[AnsweredStep, float]]] = {}
+    for step in inspection.steps:
+        request = step.request
+        broken = request.prefix_break if request is not None else None
+        if request is None or broken is None:
+            continue
+        cost = cost_of(request)
+        if cost.broken > 0 and cost.rates.money == ledger.money:
+            key = (step.event.author, broken.reason, broken.origin.kind)
+            causes.setdefault(key, []).append((step, cost.broken))
+    agents = len({agent for agent, *_ in causes})
+    for (agent, reason, _), steps in causes.items():
+        lost = sum(cost for _, cost in steps)
+        if lost < _REMARKABLE * ledger.total:
+            continue
+        first = steps[0][0]
+        times = "once" if len(steps) == 1 else f"{len(steps)} times"
+        of = f" for {agent}" if agents > 1 else ""
+        cause = _name_pass(inspection.request(first.number)) or reason
+        cause += _describe_change(inspection, first.number) if cause == reason else ""
+        line = f"The cache broke {times}{of}: {cause}."
+        line += f" It cost {ledger.rates.worth(lost)} of {ledger.rates.worth(ledger.total)}."
+        yield Finding("cache", line, first.number, "cache", lost)
+
+
+def _name_pass(request: Compilation) -> str:
+    """The pass that took out or changed what stood where a request first differs."""
+    broken, before = request.prefix_break, request.previous
+    if broken is None or before is None:
+        return ""
+    old = SourceMap(before.lowered()).origin(broken.pointer)
+    notes = [note for note in notes_of(request) if note.before.event == old.name]
+    if old.kind != "event" or not notes:
+        return ""
+    what = "left out" if notes[-1].after is None else "shortened"
+    return f"earlier turns were {what} by `{notes[-1].step}` ({notes[-1].reason})"
+
+
+def _describe_change(inspection: Inspection, number: int) -> str:
+    """Where a request first differs from the one before: the line, the old words and the new."""
+    broken = inspection.request(number).prefix_break
+    facts = RequestView(inspection, number).cache_facts()
+    old, new = str(facts["before"]), str(facts["after"])
+    lead = facts["lead"]
+    assert isinstance(lead, list)
+    line = f", line {broken.line}" if broken is not None and broken.line else ""
+    before, after = _words_at(old, _number(lead[0])), _words_at(new, _number(lead[1]))
+    if not before or not after or before == after:
+        return line
+    return f"{line}, “{before}” became “{after}”"
+
+
+def _words_at(text: str, at: int) -> str:
+    """The word at a place of a request's JSON, with those next to it."""
+    start, end = max(0, at - 24), min(len(text), at + 24)
+    before = text[start:at].replace("\\n", "\n")
+    after = text[at:end].replace("\\n", "\n")
+    before, after = before.rpartition("\n")[2], after.partition("\n")[0]
+    if len(before) + len(after) > 24:
+        before = before[-12:].partition(" ")[2] or before[-12:]
+        after = after[:16].rpartition(" ")[0] or after[:16]
+    words = (before + after).strip(' "\\,{}[]')
+    return words
+
+
+def _number(value: Json) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _find_repeats(inspection: Inspection) -> Iterator[Finding]:
+    """What two agents or more were sent of the same events; no cache is shared between them."""
+    sizes: dict[str, dict[str, int]] = {}
+    latest: dict[str, AnsweredStep] = {}
+    for step in inspection.steps:
+        if step.request is not None:
+            latest[step.event.author] = step
+    for agent, step in latest.items():
+        assert step.request is not None
+        sizes[agent] = _sizes_by_event(step.request.prompt.items)
+    times = Counter(event for events in sizes.values() for event in events)
+    common = {event for event, count in times.items() if count > 1}
+    holders = [agent for agent, events in sizes.items() if common & events.keys()]
+    if len(holders) < 2:
+        return
+    held = {agent: sum(sizes[agent].get(event, 0) for event in common) for agent in holders}
+    repeated = sorted(held.values())[-2]
+    wholes = (sum(sizes[agent].values()) for agent in holders)
+    if repeated < _REPEATED or repeated < 0.25 * max(1, min(wholes)):
+        return
+    names = ", ".join(holders[:3]) + (f" and {len(holders) - 3} more" if len(holders) > 3 else "")
+    step = latest[holders[-1]]
+    whole = max(1, sum(sizes[holders[-1]].values()))
+    kilobytes = f"{repeated / 1000:.1f}" if repeated < 10_000 else f"{repeated // 1000:,}"
+    line = f"{len(holders)} agents are sent the same {kilobytes} kB each: {names}."
+    yield Finding("repeat", line, step.number, "request", _cost(step) * min(1, repeated / whole))
+
+
+def _sizes_by_event(items: Iterable[Item]) -> dict[str, int]:
+    """How many characters each event has in a request, without what the user said."""
+    sizes: dict[str, int] = {}
+    for item in items:
+        if item.event and item.author != "user":
+            size = sum(len(block_text(block)) for block in item.blocks)
+            sizes[item.event] = sizes.get(item.event, 0) + size
+    return sizes

@@ -1,0 +1,339 @@
+"""The requests of a recording as they were: nothing is compiled to show them.
+
+A recorded body is read into the prompt that lowers to it again, so its model, options and tools are
+those of the file. A transcript holds no bodies: its requests are the messages before each answer,
+in the words of the file, with the tools it names and no others.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from weft.compiler.compiled import Compilation
+from weft.compiler.incremental import Woven
+from weft.compiler.parts import blocks_of
+from weft.compiler.plan import NamedModel, plan_for
+from weft.content import Content
+from weft.declare import Agent, RunConfig
+from weft.diagnostics import Origin
+from weft.dialects import CHAT, DIALECTS, Lowered, dialect_named, facts_for
+from weft.errors import UsageError
+from weft.ir import Block, Feature, Item, Prompt, TextBlock, ToolDecl
+from weft.recordings import Exchange, RecordedBlock, Recording, exchanges_of
+from weft.recordings.providers import LISTS
+from weft.recordings.recording import AGENT, with_events
+from weft.recordings.requests import RequestReader, read_request
+from weft.replay.steps import AnsweredStep
+from weft.session import Event
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject
+
+
+class RecordedRequest(Compilation):
+    """A request of a recording. What is shown of it is its body."""
+
+    body: JsonObject | None = None
+
+    def lowered(self, dialect: str | None = None) -> Lowered:
+        """The request in a dialect; in its own it is the body, to the byte."""
+        lowered = super().lowered(dialect)
+        if self.body is not None and lowered.dialect == self.dialect:
+            lowered.wire = self.body
+        return lowered
+
+
+class RecordedCalls:
+    """The calls of a recording: its exchanges, its log with the calls that failed, its steps."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.exchanges = exchanges_of(recording)
+        """Each with the id of the event that answers it, or stands for its missing answer."""
+        self.recording = recording._replace(
+            session=with_events(recording.session, self._log(recording))
+        )
+        answered = {exchange.event for exchange in self.exchanges}
+        self.answers = frozenset(answered)
+
+    def _log(self, recording: Recording) -> list[Event]:
+        """The events of the session, and one for each call that was not answered."""
+        events = [*recording.session.events]
+        places = {event.id: at for at, event in enumerate(events)}
+        inserted: list[tuple[int, Event]] = []
+        for at, exchange in enumerate(self.exchanges):
+            if exchange.event:
+                continue
+            later = (places[one.event] for one in self.exchanges[at:] if one.event)
+            place = next(later, len(events))
+            before = events[place - 1].timestamp if place else 0.0
+            missing = Event(
+                author=AGENT,
+                id=f"call-{exchange.number}",
+                invocation_id=events[place - 1].invocation_id if place else "i1",
+                content=Content(parts=(), role="model"),
+                error_code=exchange.error or "no answer was recorded",
+                model_version=exchange.model or None,
+                timestamp=before + 1e-6 * (1 + len(inserted)),
+            )
+            inserted.append((place, missing))
+            self.exchanges[at] = replace(exchange, event=missing.id)
+        for place, event in reversed(inserted):
+            events.insert(place, event)
+        return events
+
+    def steps(self, *, model: str | None = None) -> list[AnsweredStep]:
+        """A step for each call, with the request that was recorded."""
+        places = {event.id: at for at, event in enumerate(self.recording.session.events)}
+        events = self.recording.session.events
+        prompts = _Prompts(self.recording, model=model)
+        steps: list[AnsweredStep] = []
+        before: Compilation | None = None
+        for exchange in self.exchanges:
+            place = places[exchange.event]
+            request = prompts.request(exchange, place)
+            request.follows(before)
+            request.asked = exchange.started or (events[place - 1].timestamp if place else 0.0)
+            request.answered = exchange.ended or events[place].timestamp
+            before = request
+            steps.append(AnsweredStep(exchange.number, place, events[place], request))
+        return steps
+
+
+_OFF = 0.15
+"""How far counted tokens may be from billed ones before a reader is warned."""
+
+
+def find_usage_difference(
+    steps: Sequence[AnsweredStep], exchanges: Sequence[Exchange], recording: Recording
+) -> str:
+    """What to say where the tokens of the recorded requests are not those that were billed.
+
+    Empty where they are, or where nobody recorded what was billed. The likely cause is named.
+    """
+    billed: list[int] = []
+    counted: list[int] = []
+    for step, exchange in zip(steps, exchanges, strict=True):
+        tokens = exchange.usage.prompt_token_count if exchange.usage is not None else None
+        if tokens and step.request is not None:
+            billed.append(tokens)
+            counted.append(step.request.tokens)
+    whole, own = sum(billed), sum(counted)
+    if not whole or abs(own - whole) <= _OFF * whole:
+        return ""
+    off = f"{abs(own - whole) / whole:.0%} {'fewer' if own < whole else 'more'} tokens"
+    return (
+        f"The recorded requests have {off} than were billed ({own:,} and {whole:,}):"
+        f" {_likely_cause(billed, counted, recording)}."
+    )
+
+
+def _likely_cause(billed: Sequence[int], counted: Sequence[int], recording: Recording) -> str:
+    cut = sum(one.count for one in recording.aside if one.what == "message that was cut off")
+    gaps = [one - other for one, other in zip(billed, counted, strict=True)]
+    parts = {"system text": any(recording.instructions.values()), "tools": recording.tools}
+    missing = " and the ".join(name for name, part in parts.items() if not part)
+    if cut:
+        return f"the exporter cut {cut:,} messages off"
+    if sum(gaps) < 0:
+        return (
+            "the program most likely left older messages or long results out when it sent them,"
+            " and the file holds them whole"
+        )
+    if missing and min(gaps) > 0:
+        return f"the file does not hold the {missing}, about {min(gaps):,} tokens in each call"
+    return "the count is an estimate for this model, or the program sent more than the file holds"
+
+
+class _Prompts:
+    """Makes the prompts of one recording, each from the one before it."""
+
+    def __init__(self, recording: Recording, *, model: str | None) -> None:
+        self._recording = recording
+        self._model = model
+        self._agents: dict[tuple[str, str], Agent] = {}
+        self._head: tuple[str, JsonObject, list[Json], Prompt] | None = None
+        self._turns: list[Json] = []
+        self._items: Strand[Item] = Strand()
+        self._log_items: Strand[Item] = Strand()
+        """The items of a transcript so far."""
+        self._ends: list[int] = []
+        """How many items there are after each turn of the request before."""
+        self._read = 0
+        self._own_head: dict[str, Prompt] = {}
+
+    def request(self, exchange: Exchange, place: int) -> RecordedRequest:
+        """The request of a call, whose answer stands at a place of the log."""
+        body = exchange.body if exchange.dialect in DIALECTS else None
+        if body is None:
+            name = self._model or exchange.model or self._recording.model
+            dialect = exchange.dialect or _dialect_of(self._recording, name)
+            prompt = self._from_log(name, place)
+        else:
+            name, dialect = exchange.model, exchange.dialect
+            prompt = self._from_body(body, exchange)
+        agent = self._agents.get((name, dialect))
+        if agent is None:
+            agent = self._agents[name, dialect] = Agent(AGENT, identity=False)
+        config = RunConfig(model=NamedModel(name or "unknown", dialect), strict=False)
+        plan = plan_for(agent, None, config)
+        woven = Woven(
+            items=prompt.items,
+            notes=(),
+            diagnostics=(),
+            features=prompt.features,
+            skipped=0,
+            beside=list,
+        )
+        request = RecordedRequest(prompt, plan, config, woven, (), {}, lambda: None)
+        request.body = body
+        return request
+
+    # Requests that were recorded
+
+    def _from_body(self, body: JsonObject, exchange: Exchange) -> Prompt:
+        dialect, name = exchange.dialect, LISTS[exchange.dialect]
+        target = dialect_named(dialect)
+        spelled = target.spell(body)
+        listed = spelled.get(name)
+        turns: list[Json] = [*listed] if isinstance(listed, list) else [listed] if listed else []
+        lead = 0
+        while lead < len(turns) and _is_system(turns[lead]):
+            lead += 1
+        homes = {block.place: block for block in exchange.blocks}
+        head = self._read_head(dialect, spelled, turns[:lead], exchange.model)
+        if any(map(_is_system, turns[lead:])) or not isinstance(listed, list):
+            prompt = read_request(dialect, body, exchange.model)
+            items = [_with_origins(item, homes) for item in prompt.items]
+            self._turns, self._items, self._ends = [], Strand(), []
+            return msgspec.structs.replace(prompt, agent=AGENT, items=Strand(items))
+        same = 0
+        for old, new in zip(self._turns, turns, strict=False):
+            if old is not new and old != new:
+                break
+            same += 1
+        reader = RequestReader(target, exchange.model)
+        shared = self._ends[same - 1] if same else 0
+        items = self._items if shared == len(self._items) else self._items.fork(shared)
+        ends = self._ends[:same]
+        for at in range(same, len(turns)):
+            if at < lead:
+                ends.append(len(items))
+                continue
+            # as the request before left it: two turns of one side may be read as one
+            reading = target.read({name: [turns[at]]})
+            fresh: list[Item] = []
+            for turn in reading.turns:
+                item = reader.item(turn, f"{name}/{at}", at)
+                if item.blocks:
+                    fresh.append(_with_origins(item, homes))
+            items = items.extend(fresh)
+            ends.append(len(items))
+        self._turns, self._items, self._ends = turns, items, ends
+        has_calls = any(item.kind == "calls" for item in items)
+        return msgspec.structs.replace(
+            head, items=items, features=Feature.CALLS if has_calls else Feature.NONE
+        )
+
+    def _read_head(self, dialect: str, spelled: JsonObject, lead: list[Json], model: str) -> Prompt:
+        """All of a request but its turns; two requests often share it."""
+        name = LISTS[dialect]
+        rest = {key: value for key, value in spelled.items() if key != name}
+        known = self._head
+        if known is not None and known[:3] == (dialect, rest, lead):
+            return known[3]
+        prompt = read_request(dialect, {**rest, name: lead}, model)
+        prompt = msgspec.structs.replace(prompt, agent=AGENT)
+        self._head = dialect, rest, lead, prompt
+        return prompt
+
+    # Messages without requests
+
+    def _from_log(self, model: str, place: int) -> Prompt:
+        events = self._recording.session.events
+        for position, event in enumerate(events[self._read : place], self._read):
+            compaction = event.actions.compaction
+            if compaction is not None:  # a summary takes the place of all before it
+                self._log_items = Strand()
+                event = msgspec.structs.replace(event, content=compaction.compacted_content)
+            item = _item_of(event, position)
+            if item is not None:
+                self._log_items = self._log_items.extend([item])
+        self._read = max(self._read, place)
+        head = self._own_head.get(model)
+        if head is None:
+            head = self._own_head[model] = self._make_head(model)
+        return msgspec.structs.replace(head, items=self._log_items)
+
+    def _make_head(self, model: str) -> Prompt:
+        recording = self._recording
+        texts = [text for text in recording.instructions.values() if text]
+        tools = tuple(
+            ToolDecl(tool.name, tool.description, tool.parameters or {}, Origin("tool", tool.name))
+            for tool in recording.tools
+        )
+        return Prompt(
+            model=model,
+            agent=AGENT,
+            system=tuple(_system_block(text) for text in texts),
+            tools=tools,
+            config={**recording.config},
+            features=Feature.CALLS,
+        )
+
+
+def _system_block(text: str) -> TextBlock:
+    return TextBlock(text=text, role="system", origin=Origin("field", "instruction", AGENT))
+
+
+def _dialect_of(recording: Recording, model: str) -> str:
+    """The dialect that a transcript's program speaks, or its model does."""
+    named = recording.asked_model.partition("/")[0]
+    if named in DIALECTS:
+        return named
+    try:
+        return facts_for(model).dialect if model else CHAT
+    except UsageError:
+        return CHAT
+
+
+def _is_system(turn: Json) -> bool:
+    return isinstance(turn, dict) and turn.get("role") in ("system", "developer")
+
+
+def _item_of(event: Event, position: int) -> Item | None:
+    """What an event said, as it is."""
+    if event.content is None or not event.content.parts:
+        return None
+    role = "model" if event.content.role == "model" else "user"
+    blocks = blocks_of(event, position, role, [])
+    if not blocks:
+        return None
+    kind = "calls" if event.calls else "results" if event.results else role
+    return Item(
+        kind=kind,
+        blocks=blocks,
+        author=event.author,
+        invocation=event.invocation_id,
+        position=position,
+        last=position,
+        event=event.id,
+    )
+
+
+def _with_origins(item: Item, homes: dict[str, RecordedBlock]) -> Item:
+    """The item with the events that its blocks come from."""
+    blocks = [*_name_origins(item.blocks, item.event, homes)]
+    event = next((block.origin.name for block in blocks if block.origin.kind == "event"), "")
+    return msgspec.structs.replace(item, blocks=tuple(blocks), event=event or item.event)
+
+
+def _name_origins(
+    blocks: Sequence[Block], turn: str, homes: dict[str, RecordedBlock]
+) -> Iterator[Block]:
+    for at, block in enumerate(blocks):
+        home = homes.get(f"{turn}/{at}")
+        if home is None or not home.event:
+            yield block
+            continue
+        origin = Origin("event", home.event, AGENT, part=home.part)
+        yield msgspec.structs.replace(block, origin=origin)

@@ -1,0 +1,844 @@
+"""Runs of agents that keep one object a run, or one event a line.
+
+Gemini CLI, GitHub Copilot CLI, OpenHands, mini-swe-agent, SWE-agent, ATIF, inspect-ai, AutoGen and
+agent-framework. Each reader says who spoke, in order; what was never sent is set aside by its kind.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from weft.content import Blob, Part, call_part, result_part, text_part, thought_part
+from weft.dialects import CHAT, dialect_named
+from weft.dialects.wire import linked_part, object_in, objects_in, text_at
+from weft.errors import SessionError
+from weft.recordings.coding import TranscriptLine
+from weft.recordings.providers import arguments_of, read_messages, take_answer
+from weft.recordings.recording import (
+    AGENT,
+    Aside,
+    Recording,
+    Transcript,
+    find_other_fields,
+    read_counts,
+    seconds,
+    show_media,
+    tools_of,
+    with_events,
+)
+from weft.values import Json, JsonObject, compact
+
+ReadObject = Callable[[JsonObject, str, str], Iterable[Recording]]
+"""An object, its id and its place to recordings."""
+
+
+class Document(NamedTuple):
+    """A form that one object of a file may have."""
+
+    name: str
+    fits: Callable[[JsonObject], bool]
+    read: ReadObject
+    about: str
+
+
+def _result(call_id: str, name: str, text: Json, *, failed: bool = False) -> Part:
+    """A result as most programs keep it: a text, or what else came back."""
+    response = {"error" if failed else "result": text}
+    return result_part(name, response, id=call_id or None)
+
+
+def _texts(content: Json) -> list[Part]:
+    """The texts of a message: one, or a list of pieces."""
+    if isinstance(content, str):
+        return [text_part(content)] if content else []
+    return [
+        text_part(text)
+        for piece in (content if isinstance(content, list) else [])
+        if (text := piece if isinstance(piece, str) else text_at(object_in(piece), "text"))
+    ]
+
+
+# --- Gemini CLI
+
+
+def _is_gemini_cli(run: JsonObject) -> bool:
+    messages = objects_in(run.get("messages"))
+    return "sessionId" in run and any(one.get("type") == "gemini" for one in messages)
+
+
+def _read_gemini_cli(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A saved chat: an answer holds its calls, and each call what it returned."""
+    transcript = Transcript(where, format="gemini-cli", provider="gemini")
+    for at, message in enumerate(objects_in(run.get("messages"))):
+        transcript.place = f"{where}: messages[{at}]"
+        time = seconds(message.get("timestamp"))
+        kind, content = text_at(message, "type"), message.get("content")
+        if kind == "user":
+            transcript.user(_gemini_parts(content), time=time)
+        elif kind == "gemini":
+            _take_gemini(transcript, message, time)
+        else:
+            transcript.leave_out(f"message `{kind}`", "a notice for display", transcript.place)
+    yield transcript.recording(text_at(run, "sessionId") or id, answered=not transcript.is_waiting)
+
+
+def _gemini_parts(content: Json) -> list[Part]:
+    if isinstance(content, str):
+        return _texts(content)
+    reading = dialect_named("gemini").read({"contents": [{"role": "user", "parts": content}]})
+    return [one.part for turn in reading.turns for one in turn.parts]
+
+
+def _take_gemini(transcript: Transcript, message: JsonObject, time: float | None) -> None:
+    parts = [
+        thought_part(f"**{text_at(one, 'subject')}** {text_at(one, 'description')}")
+        for one in objects_in(message.get("thoughts"))
+    ]
+    parts += _gemini_parts(message.get("content") or "")
+    results: list[Part] = []
+    for call in objects_in(message.get("toolCalls")):
+        name, call_id = text_at(call, "name"), text_at(call, "id")
+        parts.append(call_part(name, object_in(call.get("args")), id=call_id))
+        returned = call.get("result")
+        listed = _gemini_parts(returned) if isinstance(returned, list) else []
+        answered = [part for part in listed if part.function_response is not None]
+        media = [part for part in listed if part.kind == "media"]
+        if answered:
+            results += [show_media(answered[0], media), *answered[1:]]
+        elif returned:
+            results.append(_result(call_id, name, returned))
+    tokens = object_in(message.get("tokens"))
+    usage = read_counts(tokens)
+    if not parts:
+        transcript.put_aside("empty answer", "nothing was said in it", transcript.place)
+        return
+    transcript.answer(parts, time=time, model=text_at(message, "model"), usage=usage)
+    if results:
+        transcript.results(results, time=time)
+
+
+# --- GitHub Copilot CLI
+
+
+def is_copilot(row: JsonObject) -> bool:
+    """Whether a line is one of Copilot CLI's: of its own log, or of its export."""
+    if row.get("agent") == "copilot-cli":
+        return True
+    kind = row.get("type")
+    return (
+        isinstance(kind, str) and "." in kind and isinstance(row.get("data"), dict)
+    ) and "parentId" in row
+
+
+def read_copilot(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """The events of a session; answers of one request may stand on several lines."""
+    reader = _Copilot(where)
+    for line in lines:
+        reader.take(line)
+    yield reader.end(name)
+
+
+class _Copilot:
+    def __init__(self, where: str) -> None:
+        self.transcript = Transcript(where, format="copilot-cli")
+        self.id = ""
+        self._call = ""
+        """The request whose answer is being read."""
+        self._parts: list[Part] = []
+        self._facts: JsonObject = {}
+        self._time: float | None = None
+
+    def take(self, line: TranscriptLine) -> None:
+        """One event."""
+        row, transcript = line.value, self.transcript
+        time = seconds(row.get("timestamp", row.get("ts")))
+        kind = text_at(row, "type")
+        if row.get("agent") == "copilot-cli":
+            self._exported(row, kind, line.where, time)
+            return
+        data = object_in(row.get("data"))
+        if kind == "assistant.message":
+            self._answer(data, line.where, time)
+        elif kind == "tool.execution_complete":
+            self._flush()
+            transcript.place = line.where
+            transcript.results([self._returned(data)], time=time)
+        elif kind == "user.message":
+            self._flush()
+            transcript.place = line.where
+            # what was sent has the date and the files in it
+            words = text_at(data, "transformedContent") or text_at(data, "content")
+            transcript.user(_texts(words), time=time)
+            if data.get("attachments"):
+                why = "what was sent of them stands in the words"
+                transcript.put_aside("`attachments` of a message", why, line.where)
+        elif kind == "system.message":
+            self._system(text_at(data, "content"), line.where)
+        elif kind in ("session.start", "session.resume"):
+            self.id = text_at(data, "sessionId") or self.id
+        else:
+            why = "it was never sent to the model"
+            transcript.put_aside(f"event `{kind}`", why, line.where)
+
+    def _system(self, text: str, where: str) -> None:
+        transcript = self.transcript
+        if text in transcript.system:
+            why = "it repeats the system text"
+        elif transcript.system:
+            why = "the system text changed; the first one is read"
+        else:
+            transcript.system.append(text)
+            return
+        transcript.leave_out("later system text", why, where)
+
+    def _answer(self, data: JsonObject, where: str, time: float | None) -> None:
+        call = text_at(data, "apiCallId") or text_at(data, "turnId") or where
+        if call != self._call:
+            self._flush()
+        self.transcript.place = where
+        self._call, self._time, self._facts = call, time, {**self._facts, **data}
+        thought = text_at(data, "reasoningText")
+        self._parts += [thought_part(thought)] if thought else []
+        self._parts += _texts(data.get("content"))
+        for one in objects_in(data.get("toolRequests")):
+            arguments = arguments_of(one.get("arguments"))
+            self._parts.append(
+                call_part(text_at(one, "name"), arguments, id=text_at(one, "toolCallId"))
+            )
+
+    def _returned(self, data: JsonObject) -> Part:
+        call_id, result = text_at(data, "toolCallId"), data.get("result")
+        failure = object_in(data.get("error"))
+        if failure or data.get("success") is False:
+            text: Json = text_at(failure, "message") or compact(failure or result)
+            return _result(call_id, "", text, failed=True)
+        content = object_in(result).get("content", result)
+        return _result(call_id, "", content)
+
+    def _exported(self, row: JsonObject, kind: str, where: str, time: float | None) -> None:
+        """A line of the export: an answer with its calls, and in each what it returned."""
+        transcript = self.transcript
+        transcript.place = where
+        if kind == "user":
+            transcript.user(_texts(row.get("content")), time=time)
+            return
+        parts: list[Part] = []
+        results: list[Part] = []
+        for block in objects_in(row.get("content")):
+            if block.get("type") != "tool_use":
+                parts += _texts([block])
+                continue
+            call_id, name = text_at(block, "id"), text_at(block, "name")
+            parts.append(call_part(name, arguments_of(block.get("input")), id=call_id))
+            returned = block.get("result")
+            if returned is not None:
+                form = object_in(returned)
+                failed = form.get("status") == "error" or "error" in form
+                content = form.get("output", form.get("error", returned))
+                results.append(_result(call_id, name, content, failed=failed))
+        usage = read_counts(row)
+        transcript.answer(parts, time=time, model=text_at(row, "model"), usage=usage)
+        if results:
+            transcript.results(results, time=time)
+
+    def _flush(self) -> None:
+        if self._parts:
+            usage = read_counts({"output": self._facts.get("outputTokens")})
+            model = text_at(self._facts, "model")
+            self.transcript.answer(self._parts, time=self._time, model=model, usage=usage)
+        self._parts, self._facts, self._call = [], {}, ""
+
+    def end(self, name: str) -> Recording:
+        """The whole session."""
+        self._flush()
+        transcript = self.transcript
+        return transcript.recording(self.id or name, answered=not transcript.is_waiting)
+
+
+# --- pi
+
+
+def is_pi(row: JsonObject) -> bool:
+    """Whether a line is one of pi's: entries of a tree, messages below them."""
+    if row.get("type") == "session":
+        return "cwd" in row
+    message = row.get("message")
+    return row.get("type") == "message" and isinstance(message, dict) and "uuid" not in row
+
+
+def read_pi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """The branch of a session that it ended on."""
+    transcript = Transcript(where, format="pi")
+    chosen = _last_branch(lines)
+    id = name
+    for line in lines:
+        row, kind = line.value, text_at(line.value, "type")
+        transcript.place = line.where
+        time = seconds(row.get("timestamp"))
+        if kind == "session":
+            id = text_at(row, "id") or id
+        elif line.where not in chosen:
+            transcript.leave_out(f"entry `{kind}`", "it is on a branch that was left", line.where)
+        elif kind == "message":
+            _take_pi(transcript, object_in(row.get("message")), line.where, time)
+        elif kind in ("compaction", "branch_summary"):
+            summary = _texts(text_at(row, "summary"))
+            if kind == "compaction":
+                transcript.summary(summary, time=time)
+            else:
+                transcript.user(summary, time=time)
+        elif kind == "custom_message":
+            transcript.user(_texts(row.get("content")), time=time)
+        else:
+            transcript.put_aside(f"entry `{kind}`", "it was never sent to the model", line.where)
+    yield transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _last_branch(lines: Sequence[TranscriptLine]) -> set[str]:
+    """The places of the entries from the first to the last; all, where none names its parent."""
+    by_id = {text_at(line.value, "id"): line for line in lines if line.value.get("id")}
+    if not any(line.value.get("parentId") for line in lines):
+        return {line.where for line in lines}
+    line: TranscriptLine | None = lines[-1]
+    chosen: set[str] = set()
+    while line is not None and line.where not in chosen:
+        chosen.add(line.where)
+        line = by_id.get(text_at(line.value, "parentId"))
+    return chosen
+
+
+def _take_pi(transcript: Transcript, message: JsonObject, where: str, time: float | None) -> None:
+    role, content = text_at(message, "role"), message.get("content")
+    parts = _texts(content) if isinstance(content, str) else []
+    for at, piece in enumerate(objects_in(content)):
+        kind = text_at(piece, "type")
+        if kind == "toolCall":
+            arguments = arguments_of(piece.get("arguments"))
+            parts.append(call_part(text_at(piece, "name"), arguments, id=text_at(piece, "id")))
+        elif kind == "thinking":
+            parts.append(thought_part(text_at(piece, "thinking")))
+        elif kind == "image":
+            blob = Blob(mime_type=text_at(piece, "mimeType"), data=text_at(piece, "data"))
+            parts.append(Part(inline_data=blob))
+        elif kind == "text":
+            parts += _texts([piece])
+        else:
+            transcript.put_aside(f"part `{kind}`", "its form is unknown", f"{where}[{at}]")
+    if role == "user":
+        transcript.user(parts, time=time)
+    elif role == "assistant":
+        if not parts:
+            failure = text_at(message, "errorMessage") or text_at(message, "stopReason")
+            transcript.put_aside("answer", f"it is an error: {failure}", where)
+            return
+        transcript.answer(
+            parts,
+            time=time,
+            model=text_at(message, "model"),
+            usage=read_counts(object_in(message.get("usage"))),
+        )
+    elif role == "toolResult":
+        text = "\n".join(part.text or "" for part in parts if part.text)
+        name, call_id = text_at(message, "toolName"), text_at(message, "toolCallId")
+        result = _result(call_id, name, text, failed=message.get("isError") is True)
+        transcript.results([show_media(result, parts)], time=time)
+    elif role == "bashExecution":  # the user ran a command, and the model hears of it
+        words = f"$ {text_at(message, 'command')}\n{text_at(message, 'output')}"
+        transcript.user(_texts(words), time=time)
+    else:
+        summary = _texts(message.get("summary")) or parts
+        transcript.user(summary, time=time)
+
+
+# --- OpenHands
+
+
+def _is_openhands(run: JsonObject) -> bool:
+    history = run.get("history")
+    if not isinstance(history, list) or not history:
+        return False
+    first = history[0][0] if isinstance(history[0], list) and history[0] else history[0]
+    return isinstance(first, dict) and ("action" in first or "observation" in first)
+
+
+def _read_openhands(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """An evaluated run: actions of the agent, and what the environment observed."""
+    transcript = Transcript(where, format="openhands", provider=CHAT)
+    model = object_in(object_in(run.get("metadata")).get("llm_config"))
+    transcript.model = text_at(model, "model")
+    seen: set[str] = set()
+    for at, one in enumerate(_flat(run.get("history"))):
+        place = transcript.place = f"{where}: history[{at}]"
+        _take_openhands(transcript, one, place, seen)
+    names = {key: model[key] for key in ("temperature", "top_p") if model.get(key) is not None}
+    transcript.config = names
+    label = text_at(run, "instance_id") or id
+    yield transcript.recording(label, answered=not transcript.is_waiting)
+
+
+def _flat(history: Json) -> Iterator[JsonObject]:
+    """The events of a history; older ones are pairs of an action and its observation."""
+    for one in history if isinstance(history, list) else []:
+        yield from objects_in(one if isinstance(one, list) else [one])
+
+
+def _take_openhands(transcript: Transcript, event: JsonObject, place: str, seen: set[str]) -> None:
+    time = seconds(event.get("timestamp"))
+    action, args = text_at(event, "action"), object_in(event.get("args"))
+    call = object_in(event.get("tool_call_metadata"))
+    response = object_in(call.get("model_response"))
+    call_id = text_at(call, "tool_call_id")
+    if call and not call_id:
+        raise SessionError("this event has the id of no call", where=place, hint="is it cut?")
+    if action == "system":
+        transcript.system.append(text_at(args, "content"))
+        tools: list[Json] = [*objects_in(args.get("tools"))]
+        transcript.tools = tools_of(dialect_named(CHAT).read({"tools": tools}).tools)
+    elif action == "message" and not response:
+        parts = _texts(text_at(args, "content"))
+        images = args.get("image_urls")
+        parts += [
+            linked_part(url, "image/png")
+            for url in (images if isinstance(images, list) else [])
+            if isinstance(url, str)
+        ]
+        if event.get("source") == "user":
+            transcript.user(parts, time=time)
+        else:
+            transcript.answer(parts, time=time, model=transcript.model)
+    elif action and response:
+        answer = text_at(response, "id") or compact(response)
+        if answer not in seen:  # one answer may hold several calls, each an action
+            seen.add(answer)
+            take_answer(transcript, CHAT, response, place, time=time)
+    elif action and event.get("source") == "agent" and action not in _STATES:
+        # runs without tool calls: what the agent did, and the thought before it
+        done = {key: value for key, value in args.items() if key != "thought"}
+        parts = _texts(text_at(args, "thought"))
+        parts.append(call_part(action, done, id=str(event.get("id"))))
+        transcript.answer(parts, time=time, model=transcript.model)
+    elif "observation" in event and (call_id or event.get("cause") is not None):
+        id = call_id or str(event.get("cause"))
+        if "content" not in event:
+            raise SessionError("an observation has no content", where=place, hint="is it cut?")
+        if call_id or transcript.has_call(id):
+            transcript.results([_result(id, "", event.get("content"))], time=time)
+        else:
+            why = "it goes into the prompt in a form that the file does not hold"
+            transcript.put_aside(f"observation `{event.get('observation')}`", why, place)
+    else:
+        kind = action or text_at(event, "observation")
+        transcript.put_aside(f"event `{kind}`", "it was never sent to the model", place)
+
+
+_STATES = ("recall", "change_agent_state", "condensation", "null")
+"""Actions of the program, not of the model."""
+
+
+# --- runs that are chats: mini-swe-agent, SWE-agent, and whoever keeps usage next to messages
+
+
+def _is_mini_swe(run: JsonObject) -> bool:
+    return text_at(run, "trajectory_format").startswith("mini-swe-agent") or (
+        isinstance(run.get("messages"), list)
+        and "model_stats" in object_in(run.get("info"))
+        and "trajectory" not in run
+    )
+
+
+def _read_mini_swe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A trajectory: the chat, and in each answer the response of the provider."""
+    info = object_in(run.get("info"))
+    model = object_in(object_in(info.get("config")).get("model"))
+    messages: list[JsonObject] = []
+    facts: list[JsonObject] = []
+    for message in objects_in(run.get("messages")):
+        extra = object_in(message.get("extra"))
+        response = object_in(extra.get("response"))
+        plain = {key: value for key, value in message.items() if key != "extra"}
+        spoken = [object_in(one.get("message")) for one in objects_in(response.get("choices"))]
+        thought = next((text_at(one, "reasoning") for one in spoken if one.get("reasoning")), "")
+        if thought and "reasoning_content" not in plain:  # it was said, and stands nowhere else
+            plain["reasoning_content"] = thought
+        messages.append(plain)
+        if message.get("role") == "assistant":
+            usage = object_in(response.get("usage"))
+            time = extra.get("timestamp") or response.get("created")
+            facts.append({"usage": usage, "time": time, "model": response.get("model")})
+    chat = _read_chat(messages, text_at(run, "instance_id") or id, where, format="mini-swe-agent")
+    options = {"extra": {CHAT: object_in(model.get("model_kwargs"))}}
+    recording = _with_facts(chat, facts, model=text_at(model, "model_name"))
+    yield recording._replace(config=options if any(options["extra"].values()) else {})
+
+
+def _is_swe_agent(run: JsonObject) -> bool:
+    steps = objects_in(run.get("trajectory"))
+    return bool(steps) and steps[0].keys() >= {"action", "response"}
+
+
+def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A trajectory with the history that was sent; the trajectory itself repeats it."""
+    messages: list[JsonObject] = []
+    history = objects_in(run.get("history"))
+    if not history:  # the last request holds all before it
+        last = objects_in(run.get("trajectory"))[-1]
+        answer: JsonObject = {"role": "assistant", "content": last.get("response")}
+        history = [*objects_in(last.get("query")), answer]
+    for message in history:
+        ids = message.get("tool_call_ids")
+        plain = {key: message[key] for key in ("role", "content", "tool_calls") if key in message}
+        thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
+        if any(thoughts):
+            plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
+        if message.get("role") == "tool" and isinstance(ids, list) and ids:
+            plain["tool_call_id"] = ids[0]
+        messages.append({key: value for key, value in plain.items() if value is not None})
+    chat = _read_chat(messages, text_at(run, "environment") or id, where, format="swe-agent")
+    options = object_in(run.get("replay_config"))
+    model = text_at(object_in(object_in(options.get("agent")).get("model")), "name")
+    # the trajectory repeats the history
+    chat = chat._replace(excused=chat.excused | {f"{where}.trajectory"})
+    yield _with_facts(chat, (), model=model)
+
+
+def _is_chat_run(run: JsonObject) -> bool:
+    """Whether a chat has what was counted and when next to its messages, or other facts of a run.
+
+    A request has none of these, and a model is only named in it.
+    """
+    messages = objects_in(run.get("messages"))
+    listed = (run.get("usage"), run.get("timestamps"))
+    facts = any(isinstance(one, list) for one in listed) or bool(run.keys() & _RUN_FACTS)
+    return facts and bool(messages) and any(one.get("role") == "assistant" for one in messages)
+
+
+_RUN_FACTS = frozenset(
+    ("steps", "timestamps", "trajectory_id", "outcome", "resolved", "exit_status")
+)
+
+
+def _read_chat_run(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    messages = objects_in(run.get("messages"))
+    tools = objects_in(run.get("tools"))
+    chat = _read_chat(messages, text_at(run, "id") or id, where, format="chat-run", tools=tools)
+    usages, times = run.get("usage"), run.get("timestamps")
+    usages = usages if isinstance(usages, list) else []
+    times = times if isinstance(times, list) else []
+    answers = sum(one.get("role") == "assistant" for one in messages)
+    facts: list[JsonObject] = []
+    # lists of another length say nothing about single answers
+    for at in range(answers):
+        facts.append(
+            {
+                "usage": usages[at] if len(usages) == answers else None,
+                "time": times[at] if len(times) == answers else None,
+            }
+        )
+    asides = [*find_other_fields(run, _RUN_FIELDS, "messages", where)]
+    for name, listed in (("usage", usages), ("timestamps", times)):
+        if listed and len(listed) != answers:
+            why = f"there are {len(listed)} for {answers} answers, so none is that of one answer"
+            asides.append(Aside(f"`{name}` next to the messages", why, 1, (where,)))
+    recording = _with_facts(chat, facts, model=text_at(run, "model"))
+    yield recording._replace(aside=(*recording.aside, *asides))
+
+
+_RUN_FIELDS = ("id", "messages", "tools", "model", "usage", "timestamps")
+
+
+def _read_chat(
+    messages: Sequence[JsonObject],
+    id: str,
+    where: str,
+    *,
+    format: str,
+    tools: Sequence[JsonObject] = (),
+) -> Recording:
+    recording = read_messages([*messages], CHAT, id, where)
+    if tools:
+        read = dialect_named(CHAT).read({"tools": [*tools], "messages": []})
+        recording = recording._replace(tools=tools_of(read.tools))
+    ends = recording.session.events.tip
+    waits = ends is not None and ends.content is not None and ends.content.role == "user"
+    return recording._replace(format=format, asks=AGENT if waits else "")
+
+
+def _with_facts(
+    recording: Recording, facts: Iterable[Mapping[str, Json]], *, model: str
+) -> Recording:
+    """The chat with what was counted of each answer, when it came and who gave it."""
+    listed = iter(facts)
+    events = [*recording.session.events]
+    latest = 0.0
+    for at, event in enumerate(events):
+        if event.content is not None and event.content.role == "model":
+            fact = next(listed, _NOTHING)
+            time = seconds(fact.get("time")) or 0.0
+            time = time / 1000 if time > _MILLISECONDS else time
+            name = fact.get("model")
+            event = msgspec.structs.replace(
+                event,
+                usage=read_counts(object_in(fact.get("usage"))) or event.usage,
+                model_version=(name if isinstance(name, str) else "") or model or None,
+                timestamp=time or event.timestamp,
+            )
+        # clocks may go back, and a log does not
+        latest = max(latest + 1e-6, event.timestamp if event.timestamp > _DATED else latest)
+        events[at] = msgspec.structs.replace(
+            event, timestamp=latest if latest > _DATED else event.timestamp
+        )
+    session = with_events(recording.session, events)
+    return recording._replace(session=session, model=model or recording.model)
+
+
+_NOTHING: Mapping[str, Json] = {}
+
+_MILLISECONDS = 1e11
+_DATED = 1e8
+
+
+# --- ATIF
+
+
+def _is_atif(run: JsonObject) -> bool:
+    return text_at(run, "schema_version").startswith("ATIF") and isinstance(run.get("steps"), list)
+
+
+def _read_atif(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A trajectory of Harbor's interchange format: a step holds calls and what was observed."""
+    transcript = Transcript(where, format="atif")
+    agent = object_in(run.get("agent"))
+    transcript.model = text_at(agent, "model_name")
+    tools: list[Json] = [*objects_in(agent.get("tool_definitions"))]
+    transcript.tools = tools_of(dialect_named(CHAT).read({"tools": tools}).tools)
+    for at, step in enumerate(objects_in(run.get("steps"))):
+        place = transcript.place = f"{where}: steps[{at}]"
+        time, source = seconds(step.get("timestamp")), text_at(step, "source")
+        parts = _texts(step.get("message"))
+        if source == "system" and not transcript.events:
+            transcript.system += [part.text or "" for part in parts]
+            continue
+        if source != "agent":
+            transcript.user(parts, time=time)
+            continue
+        thought = text_at(step, "reasoning_content")
+        parts = [*([thought_part(thought)] if thought else []), *parts]
+        for call in objects_in(step.get("tool_calls")):
+            arguments = arguments_of(call.get("arguments"))
+            name = text_at(call, "function_name")
+            parts.append(call_part(name, arguments, id=text_at(call, "tool_call_id")))
+        usage = read_counts(object_in(step.get("metrics")))
+        model = text_at(step, "model_name") or transcript.model
+        transcript.answer(parts, time=time, model=model, usage=usage)
+        observed = object_in(step.get("observation"))
+        for one in objects_in(observed.get("results")):
+            call_id = text_at(one, "source_call_id")
+            words = _texts(one.get("content"))
+            text = "\n".join(part.text or "" for part in words)
+            if call_id:
+                transcript.results([_result(call_id, "", text)], time=time)
+            elif text:
+                transcript.user(words, time=time)
+            if one.get("subagent_trajectory_ref"):
+                why = "the run of the sub-agent is another file"
+                transcript.put_aside("`subagent_trajectory_ref` of a result", why, place)
+    label = text_at(run, "session_id") or id
+    yield transcript.recording(label, answered=not transcript.is_waiting)
+
+
+# --- inspect-ai
+
+
+def _is_inspect(run: JsonObject) -> bool:
+    return isinstance(run.get("eval"), dict) and any(
+        isinstance(one.get("messages"), list) for one in objects_in(run.get("samples"))
+    )
+
+
+def _read_inspect(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A log of an evaluation: the messages of each sample, and what its calls were billed."""
+    model = text_at(object_in(run.get("eval")), "model")
+    for at, sample in enumerate(objects_in(run.get("samples"))):
+        place = f"{where}: samples[{at}]"
+        messages = [_inspect_message(one) for one in objects_in(sample.get("messages"))]
+        events = objects_in(sample.get("events"))
+        asked = [one for one in events if one.get("event") == "model"]
+        spoken = sum(one.get("role") == "assistant" for one in messages)
+        facts: list[JsonObject] = [
+            {
+                "usage": object_in(one.get("output")).get("usage"),
+                "time": one.get("timestamp"),
+                "model": one.get("model"),
+            }
+            for one in asked
+        ]
+        label = f"{sample.get('id', id)}-{sample.get('epoch', 1)}"
+        chat = _read_chat(messages, label, place, format="inspect-ai")
+        repeated = {f"{place}.{name}" for name in ("events", "output", "input", "attachments")}
+        aside = [
+            Aside("sample's `events`", "they repeat the messages, step by step", 1, (place,))
+        ] * bool(events)  # fmt: skip
+        chat = chat._replace(excused=chat.excused | repeated, aside=(*chat.aside, *aside))
+        yield _with_facts(chat, facts if len(facts) == spoken else (), model=model)
+
+
+def _inspect_message(message: JsonObject) -> JsonObject:
+    """A message as one of a chat: calls name their function without an object around it."""
+    plain = {key: message[key] for key in ("role", "content", "tool_call_id") if message.get(key)}
+    content = plain.get("content")
+    if isinstance(content, list):
+        thoughts = [text_at(one, "reasoning") for one in objects_in(content)]
+        plain["content"] = [_inspect_piece(one) for one in objects_in(content)
+                           if one.get("type") != "reasoning"]  # fmt: skip
+        if any(thoughts):
+            plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
+    calls = objects_in(message.get("tool_calls"))
+    if calls:
+        plain["tool_calls"] = [
+            {
+                "id": call.get("id"),
+                "type": "function",
+                "function": {
+                    "name": call.get("function"),
+                    "arguments": compact(call.get("arguments") or {}),
+                },
+            }
+            for call in calls
+        ]
+    return plain
+
+
+def _inspect_piece(piece: JsonObject) -> JsonObject:
+    if piece.get("type") == "image":
+        return {"type": "image_url", "image_url": {"url": piece.get("image")}}
+    return piece
+
+
+# --- AutoGen and agent-framework: lists of messages that name their kind
+
+_AUTOGEN = {
+    "TextMessage": "text",
+    "MultiModalMessage": "text",
+    "StopMessage": "text",
+    "HandoffMessage": "text",
+    "UserMessage": "text",
+    "AssistantMessage": "text",
+    "SystemMessage": "system",
+    "ThoughtEvent": "thought",
+    "ToolCallRequestEvent": "calls",
+    "ToolCallExecutionEvent": "results",
+    "FunctionExecutionResultMessage": "results",
+    "ToolCallSummaryMessage": "display",
+}
+"""AutoGen's kinds of messages, and what each holds."""
+
+
+def is_autogen(messages: list[JsonObject]) -> bool:
+    """Whether a list is of AutoGen's messages, each with its type and who said it."""
+    return all(one.get("type") in _AUTOGEN and "content" in one for one in messages) and any(
+        "source" in one for one in messages
+    )
+
+
+def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
+    """Messages of a team, or those of an agent's context."""
+    transcript = Transcript(where, format="autogen")
+    for at, message in enumerate(objects_in(messages)):
+        place = transcript.place = f"{where}: messages[{at}]"
+        kind, content = text_at(message, "type"), message.get("content")
+        form, time = _AUTOGEN.get(kind, ""), seconds(message.get("created_at"))
+        usage = read_counts(object_in(message.get("models_usage")))
+        listed = objects_in(content) if isinstance(content, list) else []
+        called = [
+            call_part(
+                text_at(one, "name"), arguments_of(one.get("arguments")), id=text_at(one, "id")
+            )
+            for one in listed
+            if "arguments" in one
+        ]
+        if form == "system":
+            transcript.system += [part.text or "" for part in _texts(content)]
+        elif form == "results":
+            transcript.results([_autogen_result(one) for one in listed], time=time)
+        elif form == "display":
+            transcript.leave_out(f"message `{kind}`", "it shows the results once more", place)
+        elif form == "thought":
+            transcript.answer([thought_part(str(content))], time=time, usage=usage)
+        elif message.get("source") == "user" or kind == "UserMessage":
+            transcript.user(_texts(content), time=time)
+        else:
+            thought = text_at(message, "thought")
+            parts = [*([thought_part(thought)] if thought else []), *_texts(content), *called]
+            transcript.answer(parts, time=time, usage=usage)
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _autogen_result(one: JsonObject) -> Part:
+    failed = one.get("is_error") is True
+    return _result(text_at(one, "call_id"), text_at(one, "name"), one.get("content"), failed=failed)
+
+
+def is_agent_framework(messages: list[JsonObject]) -> bool:
+    """Whether a list is of agent-framework's messages: a role, and contents with types."""
+    return all(
+        "role" in one and all("type" in piece for piece in objects_in(one.get("contents")))
+        and isinstance(one.get("contents"), list)
+        for one in messages
+    )  # fmt: skip
+
+
+def read_agent_framework(messages: list[Json], id: str, where: str) -> Recording:
+    """Messages of Microsoft's agent-framework."""
+    transcript = Transcript(where, format="agent-framework")
+    for at, message in enumerate(objects_in(messages)):
+        place = transcript.place = f"{where}: messages[{at}]"
+        role = message.get("role")
+        role = text_at(role, "value") if isinstance(role, dict) else role
+        parts: list[Part] = []
+        results: list[Part] = []
+        usage = None
+        for number, piece in enumerate(objects_in(message.get("contents"))):
+            kind = text_at(piece, "type")
+            if kind == "function_call":
+                arguments = arguments_of(piece.get("arguments"))
+                id_ = text_at(piece, "call_id")
+                parts.append(call_part(text_at(piece, "name"), arguments, id=id_))
+            elif kind == "function_result":
+                failure = piece.get("exception")
+                value = failure or piece.get("result")
+                results.append(_result(text_at(piece, "call_id"), "", value, failed=bool(failure)))
+            elif kind == "text_reasoning":
+                parts.append(thought_part(text_at(piece, "text")))
+            elif kind in ("data", "uri") and text_at(piece, "uri"):
+                mime = text_at(piece, "media_type") or "application/octet-stream"
+                parts.append(linked_part(text_at(piece, "uri"), mime))
+            elif kind == "usage":
+                usage = read_counts(object_in(piece.get("details")))
+            elif kind == "text":
+                parts += _texts([piece])
+            else:
+                transcript.put_aside(
+                    f"content `{kind}`", "its form is unknown", f"{place}[{number}]"
+                )
+        if role == "system":
+            transcript.system += [part.text or "" for part in parts]
+        elif role == "user":
+            transcript.user(parts)
+        elif parts:
+            transcript.answer(parts, usage=usage)
+        if results:
+            transcript.results(results)
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+DOCUMENTS: tuple[Document, ...] = (
+    Document("gemini-cli", _is_gemini_cli, _read_gemini_cli, "a chat that Gemini CLI saved"),
+    Document("openhands", _is_openhands, _read_openhands, "an evaluated run of OpenHands"),
+    Document("mini-swe-agent", _is_mini_swe, _read_mini_swe, "a trajectory of mini-swe-agent"),
+    Document("swe-agent", _is_swe_agent, _read_swe_agent, "a trajectory of SWE-agent"),
+    Document("atif", _is_atif, _read_atif, "a trajectory in Harbor's interchange format"),
+    Document("inspect-ai", _is_inspect, _read_inspect, "a log of an evaluation by inspect-ai"),
+    Document("chat-run", _is_chat_run, _read_chat_run, "a chat with usage and times next to it"),
+)
+"""Objects that tell what they are; the first that fits is taken."""

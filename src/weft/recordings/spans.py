@@ -1,0 +1,703 @@
+"""Calls of models in traces: OpenTelemetry's spans and what platforms export of them.
+
+GenAI attributes and events, OpenInference, LangSmith, Logfire, MLflow and openai-agents. Each has
+its own names for the same things. A span in which a model was asked becomes a row of what was
+asked, what was answered and what was counted, and `traces.py` reads that. Other spans are named.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple, cast
+
+import msgspec
+
+from weft.dialects.wire import object_in, objects_in, text_at
+from weft.recordings.recording import seconds
+from weft.values import Json, JsonObject, compact
+
+
+class Span(NamedTuple):
+    """A span of any exporter: names, times and attributes, each under its full name."""
+
+    id: str
+    parent: str
+    trace: str
+    name: str
+    start: float | None
+    end: float | None
+    attributes: JsonObject
+    events: tuple[JsonObject, ...] = ()
+    error: str = ""
+
+
+# --- the containers that exporters write
+
+
+def is_spans(raw: JsonObject) -> bool:
+    """Whether an object is a span, or holds spans."""
+    return _is_span(raw) or any(True for _ in _containers(raw))
+
+
+def _containers(raw: JsonObject) -> Iterator[list[JsonObject]]:
+    """The lists of spans in an object: OTLP, MLflow, and traces with spans inside."""
+    for name in ("resourceSpans", "resource_spans"):
+        for resource in objects_in(raw.get(name)):
+            scopes = resource.get("scopeSpans", resource.get("scope_spans"))
+            for scope in objects_in(scopes):
+                yield objects_in(scope.get("spans"))
+    data = object_in(raw.get("data"))
+    for holder in (raw, data):
+        listed = objects_in(holder.get("spans"))
+        if listed and all(map(_is_span, listed)):
+            yield listed
+
+
+def _is_span(raw: JsonObject) -> bool:
+    if raw.get("object") == "trace.span" and isinstance(raw.get("span_data"), dict):
+        return True
+    if "run_type" in raw and "inputs" in raw:
+        return True
+    has_id = any(key in raw for key in ("spanId", "span_id", "context"))
+    attributes = raw.get("attributes", raw.get("span_attributes"))
+    return has_id and isinstance(attributes, dict | list)
+
+
+def list_spans(raw: JsonObject) -> list[Span]:
+    """All spans in an object, those inside of others too, in the order in which they began.
+
+    Exporters write a span when it ends, and some arrive late.
+    """
+    listed = [[raw]] if _is_span(raw) else _containers(raw)
+    spans = [span for several in listed for one in several for span in _spans_below(one)]
+    if all(span.start is not None for span in spans):
+        spans.sort(key=lambda span: span.start or 0.0)
+    return spans
+
+
+def _spans_below(raw: JsonObject) -> Iterator[Span]:
+    yield _read_span(raw)
+    for key in ("child_spans", "child_runs"):
+        for child in objects_in(raw.get(key)):
+            yield from _spans_below(child)
+
+
+def _first(raw: Mapping[str, Json], *names: str) -> Json:
+    return next((raw[name] for name in names if raw.get(name) not in (None, "")), None)
+
+
+def _read_span(raw: JsonObject) -> Span:
+    context = object_in(raw.get("context"))
+    attributes = _attributes(_first(raw, "attributes", "span_attributes"))
+    if isinstance(raw.get("span_data"), dict):
+        attributes = {"openai.span": raw["span_data"]}
+    elif "run_type" in raw:
+        names = ("run_type", "inputs", "outputs", "extra")
+        attributes = {f"langsmith.{name}": raw.get(name) for name in names}
+    start = _moment(
+        _first(raw, "startTimeUnixNano", "start_time_unix_nano", "start_time", "start_timestamp",
+               "startTime", "started_at", "timestamp")
+    )  # fmt: skip
+    end = _moment(
+        _first(raw, "endTimeUnixNano", "end_time_unix_nano", "end_time", "end_timestamp",
+               "endTime", "ended_at")
+    )  # fmt: skip
+    if end is None and start is not None:
+        end = _after(start, raw.get("duration"))
+    status = raw.get("status")
+    failure = _first(raw, "error", "status_message", "exception_message")
+    code = str(object_in(status).get("code", "")).upper()
+    if code in ("2", "ERROR", "STATUS_CODE_ERROR"):
+        failure = object_in(status).get("message") or "error"
+    events: list[JsonObject] = [
+        {**one, "attributes": _attributes(one.get("attributes"))}
+        for one in objects_in(raw.get("events"))
+    ]
+    return Span(
+        id=str(_first(raw, "spanId", "span_id", "id") or context.get("span_id") or ""),
+        parent=str(
+            _first(raw, "parentSpanId", "parent_span_id", "parent_id", "parent_run_id") or ""
+        ),
+        trace=str(_first(raw, "traceId", "trace_id") or context.get("trace_id") or ""),
+        name=str(_first(raw, "name", "span_name") or ""),
+        start=start,
+        end=end,
+        attributes=attributes,
+        events=tuple(events),
+        error=failure if isinstance(failure, str) else compact(failure) if failure else "",
+    )
+
+
+def _moment(value: Json) -> float | None:
+    """A time in seconds, whatever unit an exporter counts in."""
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    time = seconds(value)
+    while time is not None and time > 1e11:  # milli-, micro- or nanoseconds
+        time /= 1000
+    return time
+
+
+def _after(start: float, duration: Json) -> float | None:
+    if isinstance(duration, int | float):
+        return start + duration
+    match = re.fullmatch(
+        r"PT(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?", duration if isinstance(duration, str) else ""
+    )
+    if match is None:
+        return None
+    hours, minutes, rest = (float(one or 0) for one in match.groups())
+    return start + hours * 3600 + minutes * 60 + rest
+
+
+def _attributes(raw: Json) -> JsonObject:
+    """Attributes by name: as an object, nested or flat, or as OTLP's list of keys and values."""
+    if isinstance(raw, list):
+        return {
+            text_at(one, "key"): _otlp_value(object_in(one.get("value"))) for one in objects_in(raw)
+        }
+    flat: JsonObject = {}
+    _flatten(object_in(raw), "", flat)
+    return flat
+
+
+def _flatten(value: JsonObject, prefix: str, into: JsonObject) -> None:
+    for key, one in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(one, dict) and name in _NAMESPACES:
+            _flatten(one, f"{name}.", into)
+        else:
+            into[name] = one
+
+
+_NAMESPACES = frozenset(
+    ("gen_ai", "gen_ai.request", "gen_ai.response", "gen_ai.usage", "llm", "llm.token_count",
+     "openinference", "openinference.span", "input", "output", "gen_ai.tool", "gen_ai.operation")
+)  # fmt: skip
+"""Attributes that some exporters nest."""
+
+
+def _otlp_value(value: JsonObject) -> Json:
+    """A value of OTLP's JSON, which says its type."""
+    for key, one in value.items():
+        if key in ("arrayValue", "array_value"):
+            return [_otlp_value(each) for each in objects_in(object_in(one).get("values"))]
+        if key in ("kvlistValue", "kvlist_value"):
+            listed = objects_in(object_in(one).get("values"))
+            return {text_at(each, "key"): _otlp_value(object_in(each.get("value")))
+                    for each in listed}  # fmt: skip
+        if key in ("intValue", "int_value"):
+            return int(one) if isinstance(one, str | int) else one
+        return one
+    return None
+
+
+def expand_span(span: Span) -> JsonObject:
+    """What was said in a span, with the attributes that are messages as objects and lists.
+
+    It is counted, and held against what was read.
+    """
+    events: list[Json] = []
+    for one in span.events:
+        name = text_at(one, "name")
+        fields = {
+            key: parse_value(value) for key, value in object_in(one.get("attributes")).items()
+        }
+        if name.startswith("gen_ai.") and name.endswith(".message"):
+            fields["role"] = name.split(".")[1]
+        events.append(fields)
+    whole: JsonObject = {"events": events}
+    for name, value in span.attributes.items():
+        if name.startswith(_SAID):
+            _put(whole, name.split("."), parse_text(value))
+    return whole
+
+
+_SAID = (
+    "llm.input_messages", "llm.output_messages", "gen_ai.input.messages", "gen_ai.output.messages",
+    "gen_ai.prompt", "gen_ai.completion", "langsmith.inputs", "langsmith.outputs",
+    "mlflow.spanInputs", "mlflow.spanOutputs", "openai.span", "events", "all_messages_events",
+)  # fmt: skip
+"""How the names begin of attributes that hold what was said."""
+
+
+def _put(into: JsonObject, path: list[str], value: Json) -> None:
+    key, *rest = path
+    if not rest:
+        into[key] = value
+        return
+    below = into.setdefault(key, {})
+    if isinstance(below, dict):
+        _put(below, rest, value)
+
+
+# --- rows of what was asked and answered
+
+
+class Flavour(NamedTuple):
+    """How one kind of traces names what a model was asked and what it answered."""
+
+    name: str
+    kind: Callable[[Span], str]
+    """`model`, `tool`, or what else the span is; empty where it is not of this kind."""
+    row: Callable[[Span], JsonObject]
+    """Messages, tools, options, model, answers and usage of a span in which a model was asked."""
+    about: str
+
+
+def row_of_span(span: Span) -> tuple[str, str, JsonObject]:
+    """Whose span it is, what kind, and as a row what was asked and answered in it."""
+    for flavour in FLAVOURS:
+        kind = flavour.kind(span)
+        if not kind:
+            continue
+        if kind != "model":
+            return flavour.name, kind, {"name": _tool_name(span)}
+        row: JsonObject = {
+            "id": span.id, "traceId": span.trace, "parent": span.parent, "name": span.name,
+            "startTime": _iso(span.start), "endTime": _iso(span.end), "error": span.error,
+        }  # fmt: skip
+        return flavour.name, kind, {**row, **flavour.row(span)}
+    return "", "span", {"name": span.name}
+
+
+def _tool_name(span: Span) -> str:
+    named = _first(span.attributes, "gen_ai.tool.name", "tool.name", "logfire.tool_name")
+    own = object_in(span.attributes.get("openai.span")).get("name")
+    return str(named or own or span.name.removeprefix("execute_tool "))
+
+
+def _iso(time: float | None) -> str | None:
+    return None if time is None else datetime.fromtimestamp(time, UTC).isoformat()
+
+
+def parse_value(value: Json) -> Json:
+    """The JSON that a text is, where it is one."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        return cast("Json", msgspec.json.decode(value))
+    except (ValueError, RecursionError):
+        return value
+
+
+def _row(
+    messages: Iterable[Json],
+    answers: Iterable[Json],
+    *,
+    tools: Json = None,
+    model: Json = None,
+    options: Json = None,
+    usage: Json = None,
+) -> JsonObject:
+    asked: JsonObject = {"messages": [*messages]}
+    if isinstance(tools, list) and tools:
+        asked["tools"] = [*map(_tool, objects_in(tools))]
+    return {
+        "input": asked,
+        "output": [*answers],
+        "model": model,
+        "modelParameters": options if isinstance(options, dict) else {},
+        "usageDetails": usage,
+    }
+
+
+def _tool(tool: JsonObject) -> JsonObject:
+    """A tool as chat requests declare it; others name its schema otherwise."""
+    if "function" in tool:
+        return tool
+    schema = _first(tool, "parameters", "input_schema", "inputSchema", "json_schema")
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.get("name"),
+            "description": tool.get("description") or "",
+            "parameters": parse_value(schema) or {"type": "object", "properties": {}},
+        },
+    }
+
+
+# --- OpenInference
+
+
+def _openinference_kind(span: Span) -> str:
+    kind = text_at(span.attributes, "openinference.span.kind").upper()
+    return {"LLM": "model", "TOOL": "tool"}.get(kind, kind.lower())
+
+
+def _openinference_row(span: Span) -> JsonObject:
+    attributes = span.attributes
+    asked = _numbered(attributes, "llm.input_messages.", "message.")
+    whole = object_in(parse_value(attributes.get("input.value")))
+    listed = whole.get("messages")
+    messages = [*map(_openinference_message, asked)]
+    # an exporter cuts a span after some attributes: the request itself may have more
+    if isinstance(listed, list) and len(listed) > len(messages):
+        messages = [_plain_message(one) for one in objects_in(listed)]
+    answered = [
+        _openinference_message(one)
+        for one in _numbered(attributes, "llm.output_messages.", "message.")
+    ]
+    if not answered and attributes.get("output.value"):
+        answer = parse_value(attributes["output.value"])
+        answered = [
+            _plain_message(answer) if isinstance(answer, dict) and "role" in answer
+            else {"role": "assistant", "content": attributes["output.value"]}
+        ]  # fmt: skip
+    numbers = [*_numbers(attributes, "llm.input_messages.")]
+    cut = max(numbers, default=-1) + 1 - len(messages)
+    tools = [
+        object_in(parse_value(one.get("json_schema")))
+        for one in _numbered(attributes, "llm.tools.", "tool.")
+    ]
+    counts = {
+        key.removeprefix("llm.token_count."): value
+        for key, value in attributes.items()
+        if key.startswith("llm.token_count.")
+    }
+    usage: JsonObject = {
+        "input": _integer(counts.get("prompt")),
+        "output": _integer(counts.get("completion")),
+        "cached": _integer(counts.get("prompt_details.cache_read")),
+    }
+    row = _row(
+        messages,
+        answered,
+        tools=[*tools],
+        model=attributes.get("llm.model_name"),
+        options=parse_value(attributes.get("llm.invocation_parameters")),
+        usage={key: value for key, value in usage.items() if value is not None},
+    )
+    return {**row, "cut": max(0, cut)}
+
+
+def _integer(value: Json) -> Json:
+    return int(value) if isinstance(value, str) and value.isdigit() else value
+
+
+def _numbered(attributes: JsonObject, prefix: str, inner: str) -> list[JsonObject]:
+    """Attributes such as `prefix.3.inner.role` as a list of objects, in order."""
+    listed: dict[int, JsonObject] = {number: {} for number in _numbers(attributes, prefix)}
+    for key, value in attributes.items():
+        number, _, rest = key.removeprefix(prefix).partition(".")
+        if key.startswith(prefix) and number.isdigit():
+            listed[int(number)][rest.removeprefix(inner)] = value
+    return [listed[number] for number in sorted(listed)]
+
+
+def _numbers(attributes: JsonObject, prefix: str) -> Iterator[int]:
+    for key in attributes:
+        number = key.removeprefix(prefix).partition(".")[0] if key.startswith(prefix) else ""
+        if number.isdigit():
+            yield int(number)
+
+
+def _openinference_message(fields: JsonObject) -> JsonObject:
+    message: JsonObject = {"role": _role(text_at(fields, "role") or "user")}
+    contents = _numbered(fields, "contents.", "message_content.")
+    pieces: list[Json] = []
+    for one in contents:
+        url = one.get("image.image.url")
+        if url:
+            pieces.append({"type": "image_url", "image_url": {"url": url}})
+        elif one.get("text"):
+            pieces.append({"type": "text", "text": one["text"]})
+    message["content"] = pieces or fields.get("content") or ""
+    calls = _numbered(fields, "tool_calls.", "tool_call.")
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": call.get("id") or f"call_{at}",
+                "type": "function",
+                "function": {
+                    "name": call.get("function.name"),
+                    "arguments": call.get("function.arguments") or "{}",
+                },
+            }
+            for at, call in enumerate(calls)
+        ]
+    if fields.get("tool_call_id"):
+        message |= {"role": "tool", "tool_call_id": fields["tool_call_id"]}
+    return message
+
+
+def _plain_message(message: JsonObject) -> JsonObject:
+    """A message of a library's own as one of a chat."""
+    fields = {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id", "name")
+            if message.get(key) is not None}  # fmt: skip
+    return {**fields, "role": _role(text_at(message, "role"))}
+
+
+def _role(role: str) -> str:
+    """A role as it is sent; some programs have roles of their own."""
+    return {"tool-call": "assistant", "tool-response": "user"}.get(role, role)
+
+
+# --- GenAI: attributes of today, events of yesterday
+
+
+def _gen_ai_kind(span: Span) -> str:
+    attributes = span.attributes
+    operation = text_at(attributes, "gen_ai.operation.name")
+    if operation in ("execute_tool",) or text_at(attributes, "gen_ai.tool.name"):
+        return "tool"
+    if operation in ("chat", "text_completion", "generate_content", "completion"):
+        return "model"
+    if not any(key.startswith("gen_ai.") for key in attributes):
+        return ""
+    asked = any(key in attributes for key in ("gen_ai.input.messages", "gen_ai.prompt.0.role"))
+    return "model" if asked and operation in ("", "call_llm") else operation or "span"
+
+
+def _gen_ai_row(span: Span) -> JsonObject:
+    attributes = span.attributes
+    messages = _gen_ai_messages(_first(attributes, "gen_ai.input.messages", "gen_ai.prompt"))
+    answers = _gen_ai_messages(_first(attributes, "gen_ai.output.messages", "gen_ai.completion"))
+    system = parse_value(attributes.get("gen_ai.system_instructions"))
+    if isinstance(system, list):
+        texts = [text_at(one, "content") for one in objects_in(system)]
+        first: JsonObject = {"role": "system", "content": "\n\n".join(texts)}
+        messages = [first, *messages]
+    if not messages:
+        messages = [*map(_traceloop_message, _numbered(attributes, "gen_ai.prompt.", ""))]
+        answers = [*map(_traceloop_message, _numbered(attributes, "gen_ai.completion.", ""))]
+    if not messages:
+        messages, answers = _event_messages(span)
+    options = {
+        name.removeprefix("gen_ai.request."): value
+        for name, value in attributes.items()
+        if name.startswith("gen_ai.request.") and name != "gen_ai.request.model"
+    }
+    usage = {
+        name.removeprefix("gen_ai.usage."): _integer(value)
+        for name, value in attributes.items()
+        if name.startswith("gen_ai.usage.")
+    }
+    for old, new in (("cache_read.input_tokens", "cached_tokens"),):
+        if old in usage:
+            usage[new] = usage.pop(old)
+    return _row(
+        messages,
+        answers,
+        tools=parse_value(attributes.get("gen_ai.tool.definitions")),
+        model=_first(attributes, "gen_ai.response.model", "gen_ai.request.model"),
+        options=options,
+        usage=usage,
+    )
+
+
+def _gen_ai_messages(raw: Json) -> list[JsonObject]:
+    """Messages with parts, each of which says its type."""
+    return [message for one in objects_in(parse_value(raw)) for message in _messages_of_parts(one)]
+
+
+def _messages_of_parts(message: JsonObject) -> Iterator[JsonObject]:
+    """A message of parts as those of a chat: results are messages of their own."""
+    if "parts" not in message:
+        yield _plain_message(message)
+        return
+    pieces: list[Json] = []
+    calls: list[Json] = []
+    thoughts: list[str] = []
+    for part in objects_in(message.get("parts")):
+        kind = text_at(part, "type")
+        if kind == "tool_call":
+            calls.append(_chat_call(part))
+        elif kind == "tool_call_response":
+            yield {
+                "role": "tool",
+                "tool_call_id": part.get("id"),
+                "content": _text_of(_first(part, "response", "result")),
+            }
+        elif kind in ("thinking", "reasoning"):
+            thoughts.append(text_at(part, "content"))
+        elif kind == "blob":
+            url = f"data:{text_at(part, 'mime_type')};base64,{text_at(part, 'content')}"
+            pieces.append({"type": "image_url", "image_url": {"url": url}})
+        elif kind == "uri":
+            pieces.append({"type": "image_url", "image_url": {"url": part.get("uri")}})
+        else:
+            text = _first(part, "content", "text")
+            pieces.append({"type": "text", "text": _text_of(text) or compact(part)})
+    if pieces or calls or thoughts:
+        chat: JsonObject = {"role": message.get("role") or "user", "content": pieces}
+        if len(pieces) == 1 and text_at(object_in(pieces[0]), "type") == "text":
+            chat["content"] = object_in(pieces[0]).get("text")
+        if thoughts:
+            chat["reasoning_content"] = "\n\n".join(thoughts)
+        yield {**chat, "tool_calls": calls} if calls else chat
+
+
+def _text_of(value: Json) -> str:
+    return value if isinstance(value, str) else "" if value is None else compact(value)
+
+
+def _chat_call(part: JsonObject) -> JsonObject:
+    function = object_in(part.get("function")) or part
+    return {
+        "id": part.get("id") or part.get("tool_call_id") or "",
+        "type": "function",
+        "function": {
+            "name": function.get("name"),
+            "arguments": _text_of(function.get("arguments")) or "{}",
+        },
+    }
+
+
+def _traceloop_message(fields: JsonObject) -> JsonObject:
+    """A message whose fields are attributes: `gen_ai.prompt.0.content`."""
+    content = parse_value(fields.get("content"))
+    message: JsonObject = {"role": fields.get("role") or "assistant", "content": ""}
+    message["content"] = content if isinstance(content, str | list) else compact(content)
+    calls = _numbered(fields, "tool_calls.", "")
+    if calls:
+        message["tool_calls"] = [_chat_call(call) for call in calls]
+    if fields.get("tool_call_id"):
+        message |= {"role": "tool", "tool_call_id": fields["tool_call_id"]}
+    return message
+
+
+def _event_messages(span: Span) -> tuple[list[JsonObject], list[JsonObject]]:
+    """Messages that stand in events: one an event, or all in the attributes of one."""
+    listed: list[JsonObject] = [*span.events]
+    for name in ("events", "all_messages_events"):  # as Logfire and pydantic-ai keep them
+        listed += objects_in(parse_value(span.attributes.get(name)))
+    messages: list[JsonObject] = []
+    answers: list[JsonObject] = []
+    for one in listed:
+        fields = {**one, **object_in(one.get("attributes")), **object_in(one.get("body"))}
+        name = text_at(fields, "event.name") or text_at(one, "name")
+        for key, into in (("gen_ai.input.messages", messages), ("gen_ai.output.messages", answers)):
+            into += _gen_ai_messages(fields.get(key))
+        if name == "gen_ai.choice":
+            answer = object_in(parse_value(fields.get("message"))) or fields
+            answers.append(_event_message({"role": "assistant", **answer}, "assistant"))
+        elif name.startswith("gen_ai.") and name.endswith(".message"):
+            messages.append(_event_message(fields, name.split(".")[1]))
+    return messages, answers
+
+
+def _event_message(fields: JsonObject, role: str) -> JsonObject:
+    message: JsonObject = {"role": role, "content": _text_of(fields.get("content"))}
+    calls = objects_in(parse_value(fields.get("tool_calls")))
+    if calls:
+        message["tool_calls"] = [*map(_chat_call, calls)]
+    if role == "tool":
+        message["tool_call_id"] = fields.get("id")
+    return message
+
+
+# --- LangSmith, MLflow, openai-agents
+
+
+def _langsmith_kind(span: Span) -> str:
+    kind = text_at(span.attributes, "langsmith.run_type")
+    return {"llm": "model"}.get(kind, kind)
+
+
+def _langsmith_row(span: Span) -> JsonObject:
+    inputs = object_in(span.attributes.get("langsmith.inputs"))
+    outputs = object_in(span.attributes.get("langsmith.outputs"))
+    extra = object_in(span.attributes.get("langsmith.extra"))
+    options = object_in(extra.get("invocation_params"))
+    asked = inputs.get("messages")
+    if isinstance(asked, list) and asked and isinstance(asked[0], list):
+        asked = asked[0]
+    generations = outputs.get("generations")
+    if isinstance(generations, list) and generations and isinstance(generations[0], list):
+        generations = generations[0]
+    answers: list[Json] = [
+        one["message"] for one in objects_in(generations) if isinstance(one.get("message"), dict)
+    ]
+    choices = objects_in(outputs.get("choices"))
+    answers = answers or [object_in(one.get("message")) for one in choices]
+    answers = answers or [*objects_in(outputs.get("messages"))]
+    if not answers and outputs.get("role"):
+        answers = [outputs]
+    metadata = object_in(extra.get("metadata"))
+    model = _first(options, "model", "model_name") or metadata.get("ls_model_name")
+    usage = _first(outputs, "usage_metadata", "usage") or object_in(outputs.get("llm_output")).get(
+        "token_usage"
+    )
+    rest = {key: value for key, value in options.items() if key not in ("tools", "functions")}
+    messages = asked if isinstance(asked, list) else []
+    tools = _first(options, "tools") or inputs.get("tools")
+    return _row(messages, answers, tools=tools, model=model, options=rest, usage=usage)
+
+
+def _mlflow_kind(span: Span) -> str:
+    kind = str(parse_text(span.attributes.get("mlflow.spanType"))).upper()
+    if kind == "NONE":
+        return ""
+    return {"CHAT_MODEL": "model", "LLM": "model", "TOOL": "tool"}.get(kind, kind.lower())
+
+
+def parse_text(value: Json) -> Json:
+    """A value that is written as JSON, also where it is a text in quotes."""
+    if isinstance(value, str) and value[:1] == '"':
+        try:
+            return cast("Json", msgspec.json.decode(value))
+        except ValueError:
+            return value
+    return parse_value(value)
+
+
+def _mlflow_row(span: Span) -> JsonObject:
+    attributes = span.attributes
+    inputs = object_in(parse_text(attributes.get("mlflow.spanInputs")))
+    outputs = parse_text(attributes.get("mlflow.spanOutputs"))
+    body = object_in(outputs)
+    answers: list[Json] = [object_in(one.get("message")) for one in objects_in(body.get("choices"))]
+    if not answers and body.get("content") is not None:
+        answers = [{**body, "role": "assistant"}]
+    if not answers and isinstance(outputs, str):
+        answers = [{"role": "assistant", "content": outputs}]
+    messages = inputs.get("messages")
+    usage = _first(body, "usage") or parse_text(attributes.get("mlflow.chat.tokenUsage"))
+    known = ("messages", "tools", "model")
+    return _row(
+        messages if isinstance(messages, list) else [],
+        answers,
+        tools=inputs.get("tools") or parse_text(attributes.get("mlflow.chat.tools")),
+        model=inputs.get("model") or body.get("model"),
+        options={key: value for key, value in inputs.items() if key not in known},
+        usage=usage,
+    )
+
+
+def _openai_agents_kind(span: Span) -> str:
+    kind = text_at(object_in(span.attributes.get("openai.span")), "type")
+    return {"generation": "model", "response": "model", "function": "tool"}.get(kind, kind)
+
+
+def _openai_agents_row(span: Span) -> JsonObject:
+    data = object_in(span.attributes.get("openai.span"))
+    response = object_in(data.get("response"))
+    asked = data.get("input")
+    messages: list[Json] = asked if isinstance(asked, list) else []
+    if isinstance(asked, str):
+        messages = [{"role": "user", "content": asked}]
+    answers = data.get("output", response.get("output"))
+    usage = data.get("usage") or response.get("usage")
+    return _row(
+        messages,
+        answers if isinstance(answers, list) else [],
+        tools=response.get("tools"),
+        model=data.get("model") or response.get("model"),
+        options=data.get("model_config"),
+        usage=usage,
+    )
+
+
+_OPENAI_AGENTS = "sessions and traces of openai-agents"
+
+FLAVOURS: tuple[Flavour, ...] = (
+    Flavour("openinference", _openinference_kind, _openinference_row, "OpenInference spans"),
+    Flavour("langsmith", _langsmith_kind, _langsmith_row, "runs as LangSmith exports them"),
+    Flavour("mlflow", _mlflow_kind, _mlflow_row, "traces of MLflow"),
+    Flavour("openai-agents", _openai_agents_kind, _openai_agents_row, _OPENAI_AGENTS),
+    Flavour(
+        "gen-ai", _gen_ai_kind, _gen_ai_row, "spans with GenAI attributes or events, Logfire's too"
+    ),
+)
+"""The first that knows a span says what it is."""

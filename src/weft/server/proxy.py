@@ -1,0 +1,813 @@
+"""`weft proxy`: requests of any agent on their way to its provider, made cheaper.
+
+The same application as `weft serve`, with other routes: the inspector is below `/weft/`, and all
+other paths go to the providers. What is not read goes on as it comes. If anything fails here, the
+client's bytes go upstream as they came, the fault is counted, and the agent never notices.
+"""
+
+import asyncio
+import logging
+import zlib
+from collections import Counter
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from weft.compaction.compact import Compacted, compact_body, require_stateless
+from weft.compaction.reading import RequestBody, read_body
+from weft.declare import C
+from weft.declare.policy import Policy
+from weft.declare.policy_parts import Redact
+from weft.dialects.answers import AnswerForm, AnswerWeave, answer_form
+from weft.dialects.stream import Events, Stream
+from weft.dialects.wire import objects_in
+from weft.errors import ModelError, UsageError
+from weft.ir.block import RECALL
+from weft.models.http import Timeouts, pass_on
+from weft.models.routing import ProxyTarget, find_target
+from weft.models.services import Address
+from weft.server.access import LOOPBACK, Gatekeeper, Limits, Tokens
+from weft.server.application import Application
+from weft.server.problems import Problem
+from weft.server.proxy_history import (
+    HistoryDigests,
+    fingerprint,
+    replace_messages,
+    restore_recalls,
+)
+from weft.server.proxy_records import CallLog, ProxyCall, SpendLimit
+from weft.server.proxy_redaction import ValueRestorer, redact_body
+from weft.server.proxy_store import ProxyStore, RecallLeg, RecallRecord, RefusedPair
+from weft.values import Json, JsonObject
+
+if TYPE_CHECKING:
+    import httpx2
+
+_log = logging.getLogger("weft")
+
+PAGE = "/weft"
+"""Where the inspector is."""
+
+TOKEN_HEADER = b"x-weft-token"
+"""The header that says who asks, where other machines may: the usual ones are for the provider."""
+
+_MOST_RECALLS = 8
+"""How often one answer may recall before the request goes as it came."""
+
+_HOPS = frozenset(
+    (
+        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"te"),
+        *(b"trailer", b"trailers", b"transfer-encoding", b"upgrade", b"host", b"expect"),
+    )
+)
+"""Headers that are for the next machine alone."""
+
+
+class PolicyRule(NamedTuple):
+    """The policy of some models or paths, by patterns such as `claude-*`."""
+
+    policy: Policy
+    model: str = "*"
+    path: str = "*"
+
+
+class ProxySettings(NamedTuple):
+    """How a proxy is to work."""
+
+    rules: tuple[PolicyRule, ...] = ()
+    """The first that fits is taken; `C.auto()` where none does."""
+    upstreams: Mapping[str, Address] = {}
+    strict: bool = False
+    """Whether a fault of ours is an error for the client."""
+    redact: tuple[Redact, ...] = ()
+    limits: tuple[SpendLimit, ...] = ()
+    timeouts: Timeouts = Timeouts()
+
+    def policy_for(self, model: str, path: str) -> Policy:
+        """The policy of a request."""
+        for rule in self.rules:
+            if fnmatchcase(model, rule.model) and fnmatchcase(path, rule.path):
+                return rule.policy
+        return C.auto()
+
+
+class ProxyApplication(Application):
+    """The application of `weft serve`, with a proxy around its inspector."""
+
+    page = f"{PAGE}/"
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        log: CallLog,
+        *,
+        tokens: Tokens | None = None,
+        hosts: Sequence[str] = LOOPBACK,
+    ) -> None:
+        for rule in settings.rules:
+            require_stateless(rule.policy, where="weft proxy")
+        super().__init__(
+            [],
+            auth=None,
+            hosts=hosts,
+            origins=(),
+            limits=Limits(),
+            recover=0.0,
+            grace=1.0,
+            source=lambda request: log.source,
+        )
+        self.log = log
+        self.exchanges = Exchanges(settings, log)
+        self._tokens = tokens
+        largest = Limits(body=1 << 50, rate=1e6, burst=1 << 30)
+        self._passage = Gatekeeper(
+            self.exchanges,
+            authenticate=self._identify,
+            hosts=hosts,
+            origins=(),
+            limits=largest,
+            answered=self._count,
+            shape=lambda scope, problem: _shape_refusal(scope, problem),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        path: str = scope.get("path", "")
+        if scope["type"] == "http" and path == PAGE:
+            await RedirectResponse(self.page)(scope, receive, send)
+        elif scope["type"] == "http" and not path.startswith(self.page):
+            await self._passage(scope, receive, send)
+        else:
+            root = scope.get("root_path", "") + PAGE
+            await super().__call__({**scope, "root_path": root}, receive, send)
+
+    def _identify(self, connection: HTTPConnection) -> str | None:
+        """Who asks: anybody on this machine, or who shows a token."""
+        if self._tokens is None:
+            return "local"
+        shown = connection.headers.get(TOKEN_HEADER.decode(), "")
+        headers = {b"authorization": b"Bearer " + shown.encode("latin-1")}
+        who = self._tokens.identify({**connection.scope, "weft.headers": headers})
+        return who.name if shown and who is not None else None
+
+    async def close(self) -> None:
+        """End what is under way, and close the store."""
+        await super().close()
+        self.exchanges.close()
+
+
+def _shape_refusal(scope: Scope, problem: Problem) -> Response:
+    hint = f": {problem.hint}" if problem.hint else ""
+    return _failure(scope, problem.status, f"weft proxy: {problem.detail}{hint}")
+
+
+def _failure(scope: Scope, status: int, message: str) -> Response:
+    """An error of ours, as the clients of that path read it."""
+    target = find_target(scope["path"], "", dict(scope["headers"]), {})
+    form = answer_form(target.dialect or "openai-chat")
+    body = form.limit_body(message) if status == 429 else form.error_event(message)
+    return JSONResponse(body, status, headers={"x-weft-error": "1"})
+
+
+class PreparedRequest(NamedTuple):
+    """A request on its way: as it came, whole again, and as it goes."""
+
+    call: ProxyCall
+    form: AnswerForm
+    original: bytes
+    """What goes where the other is refused: the client's own bytes, or those with placeholders."""
+    sent: bytes
+    body: RequestBody | None = None
+    """With all that the client did not see."""
+    compacted: Compacted | None = None
+    policy: Policy | None = None
+    known: Mapping[str, Json] = {}
+    """What the placeholders in it stand for."""
+
+    @property
+    def recalls(self) -> bool:
+        """Whether the model may recall."""
+        return self.compacted is not None and self.compacted.tool is not None
+
+
+class Exchanges:
+    """Passes requests on, and their answers back."""
+
+    def __init__(self, settings: ProxySettings, log: CallLog) -> None:
+        self.settings = settings
+        self.log = log
+        self.store: ProxyStore = log.store
+        self.faults: Counter[str] = Counter()
+        """What went wrong here, by kind; the client noticed none of it."""
+        self._digests = HistoryDigests()
+        # one thread: what was worked out before is shared by all requests
+        self._thread = ThreadPoolExecutor(1, "weft proxy")
+
+    def close(self) -> None:
+        """Let go of the thread and the store."""
+        self._thread.shutdown()
+        self.log.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        query: str = scope["query_string"].decode("latin-1")
+        target = find_target(_raw_path(scope), query, headers, self.settings.upstreams)
+        relay = _Relay(scope, receive, send)
+        try:
+            if target.dialect and scope["method"] == "POST":
+                came = await relay.read_body()
+                await relay.until_gone(self._exchange(relay, target, query, came))
+            elif _has_body(headers):
+                await self._pass(relay, target.url(query), relay.body_pieces())
+            else:
+                await relay.until_gone(self._pass(relay, target.url(query), b""))
+        except ModelError as error:
+            if relay.is_started:  # the client sees that its stream was cut
+                _log.warning("weft proxy: %s", error.message)
+                return
+            status = 504 if error.code == "timeout" else 502
+            message = f"weft proxy: {error.message}"
+            await _failure(scope, status, message)(scope, receive, send)
+        except Problem:
+            raise
+        except Exception as error:  # under --strict, or where a request cannot be redacted
+            self.faults["strict"] += 1
+            _log.warning("weft proxy: a request was not passed on", exc_info=error)
+            if not relay.is_started:
+                message = f"weft proxy: the request was not passed on: {type(error).__name__}"
+                await _failure(scope, 500, message)(scope, receive, send)
+
+    # What goes.
+
+    async def _pass(
+        self, relay: "_Relay", url: str, content: "bytes | AsyncIterator[bytes]"
+    ) -> None:
+        """Pass on what nobody reads, streamed both ways."""
+        headers = _forwarded(relay.scope["headers"])
+        method: str = relay.scope["method"]
+        reply = await pass_on(method, url, headers, content, self.settings.timeouts)
+        await relay.pass_reply(reply)
+
+    async def _exchange(
+        self, relay: "_Relay", target: ProxyTarget, query: str, came: bytes
+    ) -> None:
+        scope = relay.scope
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        loop = asyncio.get_running_loop()
+        prepared = await loop.run_in_executor(self._thread, self._prepare, came, target, headers)
+        call = prepared.call
+        refusal = self.log.find_limit(call, self.settings.limits)
+        if refusal:
+            await _failure(scope, 429, refusal)(scope, relay.receive, relay.send)
+            return
+        unpacked = prepared.original is not came
+        asking = _Asking(
+            target.url(query),
+            _forwarded(
+                scope["headers"],
+                packed=not unpacked and prepared.sent is came,
+                plain=prepared.recalls or bool(prepared.known),
+            ),
+            self.settings.timeouts,
+        )
+        try:
+            await self._ask(relay, asking, prepared)
+        finally:
+            await loop.run_in_executor(self._thread, self._finish, prepared)
+
+    def _prepare(
+        self, came: bytes, target: ProxyTarget, headers: Mapping[bytes, bytes]
+    ) -> PreparedRequest:
+        """Read, redact, make whole and compact; what fails leaves the request as it came."""
+        form = answer_form(target.dialect)
+        call = ProxyCall(
+            target.dialect, target.path, target.service, model=target.model, counts=target.counts
+        )
+        raw = came
+        try:
+            raw = _unpack(came, headers.get(b"content-encoding", b""))
+            body = read_body(raw, target.dialect)
+            if body.is_list:
+                raise UsageError("the request is a list", where="weft proxy")
+        except UsageError as error:
+            self._require_no_rules(error)
+            return PreparedRequest(call, form, came, came)
+        call.read(body)
+        known: dict[str, Json] = {}
+        if self.settings.redact:
+            # a failure here goes to the client: what is not looked through is not sent
+            body = redact_body(body, self.settings.redact, self.store.secret, known)
+            raw = _bytes_of(body) if body.raw is not None else raw
+        original = came if raw is came or not known else _bytes_of(body)
+        plain = PreparedRequest(call, form, original, original, known=known)
+        try:
+            chain = self._digests.chain(body)
+            self.log.place(call, chain, body.wire, headers)
+            policy = self.settings.policy_for(call.model, target.path)
+            if not _takes_recall(body, form, target):
+                policy = _without_handles(policy)
+            whole = restore_recalls(body, form, chain, self.store)
+            compacted = compact_body(whole, policy, model=target.model)
+            if target.counts and form.list_field == "parts":  # tools stand elsewhere there
+                return plain
+            call.compacted = compacted
+            sent = compacted.request
+            assert isinstance(sent, bytes)
+        except Exception as error:
+            if self.settings.strict:
+                raise
+            self.note_fault("compact", error, call)
+            return plain
+        if sent is raw:
+            sent = original
+        return PreparedRequest(call, form, original, sent, whole, compacted, policy, known)
+
+    def _require_no_rules(self, error: UsageError) -> None:
+        if self.settings.redact:
+            raise Problem(
+                400, "unreadable", f"what cannot be read cannot be redacted: {error.message}"
+            )
+        self.faults["unreadable"] += 1
+
+    def note_fault(self, kind: str, error: Exception, call: ProxyCall) -> None:
+        """Count what went wrong here; the client does not notice."""
+        self.faults[kind] += 1
+        call.fault = f"{kind}: {type(error).__name__}"
+        _log.warning(
+            "weft proxy: a fault that the client does not notice: %s", kind, exc_info=error
+        )
+
+    # What comes back.
+
+    async def _ask(self, relay: "_Relay", asking: "_Asking", prepared: PreparedRequest) -> None:
+        call = prepared.call
+        reply = await asking.send(prepared.sent)
+        if reply.status_code == 400 and prepared.sent is not prepared.original:
+            answer = await reply.aread()
+            await reply.aclose()
+            self.faults["refused"] += 1
+            call.fault = "refused: 400"
+            pair = RefusedPair(
+                call.dialect,
+                _json(prepared.original),
+                _json(prepared.sent),
+                answer.decode("utf-8", "replace"),
+            )
+            reply = await asking.send(prepared.original)
+            if reply.status_code < 400:  # else the original is not legal either
+                self.store.add_refused(pair)
+            prepared = prepared._replace(
+                sent=prepared.original, compacted=None, known=prepared.known
+            )
+            call.compacted = None
+        call.status = reply.status_code
+        changes = prepared.recalls or bool(prepared.known)
+        if reply.status_code >= 400 or not changes:
+            observer = _Observer(prepared.form, reply)
+            await relay.pass_reply(reply, observer.feed)
+            call.answer = observer.body()
+            return
+        if "event-stream" in reply.headers.get("content-type", ""):
+            await self._weave(relay, asking, prepared, reply)
+        else:
+            await self._join(relay, asking, prepared, reply)
+
+    async def _weave(
+        self,
+        relay: "_Relay",
+        asking: "_Asking",
+        prepared: PreparedRequest,
+        reply: "httpx2.Response",
+    ) -> None:
+        """Pass a stream on, and answer recalls within it."""
+        form, restorer = prepared.form, None
+        if prepared.known:
+            restorer = ValueRestorer(form, prepared.known).event
+        weave = AnswerWeave(form, RECALL if prepared.recalls else "", restorer)
+        await relay.start(reply.status_code, _returned(reply, changed=True))
+        turn = _Recalling(self, prepared)
+        while True:
+            async with aclosing(_pieces(reply)) as pieces:
+                async for piece in pieces:
+                    out = weave.feed(piece)
+                    if out:
+                        await relay.send_piece(out)
+            await reply.aclose()
+            rest, body = weave.end_leg()
+            if rest:
+                await relay.send_piece(rest)
+            following = await turn.take(body)
+            if following is None or body is None:
+                break
+            weave.begin_leg(body)
+            reply = await asking.send(following)
+            if reply.status_code == 400:
+                await reply.aclose()
+                turn.give_up()
+                reply = await asking.send(prepared.original)
+            if reply.status_code >= 400:
+                message = (await reply.aread()).decode("utf-8", "replace")[:500]
+                await reply.aclose()
+                await relay.send_piece(weave.spell_error(f"{reply.status_code}: {message}"))
+                await relay.end()
+                return
+        visible = turn.end(body)
+        prepared.call.answer = visible
+        if body is None and weave.is_readable:
+            return  # upstream cut it, and so do we
+        await relay.send_piece(weave.close(body))
+        await relay.end()
+
+    async def _join(
+        self,
+        relay: "_Relay",
+        asking: "_Asking",
+        prepared: PreparedRequest,
+        reply: "httpx2.Response",
+    ) -> None:
+        """Read a whole answer, and answer recalls before it goes on."""
+        turn = _Recalling(self, prepared)
+        while True:
+            raw = await reply.aread()
+            await reply.aclose()
+            value = _json(raw)
+            body = value if isinstance(value, dict) and reply.status_code < 400 else None
+            following = await turn.take(body)
+            if following is None or body is None:
+                break
+            again = await asking.send(following)
+            if again.status_code == 400:
+                await again.aclose()
+                turn.give_up()
+                again = await asking.send(prepared.original)
+            reply = again
+        visible = turn.end(body)
+        prepared.call.answer = visible
+        prepared.call.status = reply.status_code
+        if visible is not None and (turn.is_changed or prepared.known):
+            shown = visible
+            if prepared.known:
+                shown = ValueRestorer(prepared.form, prepared.known).body(visible)
+            raw = msgspec.json.encode(shown)
+        await relay.start(reply.status_code, _returned(reply, changed=True, length=len(raw)))
+        await relay.send_piece(raw)
+        await relay.end()
+
+    def _finish(self, prepared: PreparedRequest) -> None:
+        """Put the call on the receipt and in the recording; nobody waits for this."""
+        try:
+            self.log.add(prepared.call, prepared.original)
+        except Exception as error:
+            self.note_fault("record", error, prepared.call)
+
+
+class _Recalling:
+    """The recalls of one answer: what was asked, what was found, and what the client sees."""
+
+    def __init__(self, exchanges: Exchanges, prepared: PreparedRequest) -> None:
+        self._exchanges = exchanges
+        self._prepared = prepared
+        self._body = prepared.body
+        self._compacted = prepared.compacted
+        self._legs: list[RecallLeg] = []
+        self._mixed = RecallRecord("")
+        self._visible: JsonObject | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the client sees something else than what came."""
+        return bool(self._legs or self._mixed.calls)
+
+    async def take(self, body: JsonObject | None) -> bytes | None:
+        """Take an answer; the request that is to follow it, None where it is the last."""
+        prepared, form = self._prepared, self._prepared.form
+        if body is None or self._compacted is None or not prepared.recalls:
+            return None
+        turns = form.turns_of(body)
+        pieces = form.open_turns(turns)
+        calls = [one for one in pieces if form.call_name(one) == RECALL]
+        if not calls:
+            return None
+        prepared.call.recalls += len(calls)
+        loop = asyncio.get_running_loop()
+        thread = self._exchanges._thread
+        try:
+            results = await loop.run_in_executor(thread, self._answer_all, calls)
+            if any(name not in ("", RECALL) for name in map(form.call_name, pieces)):
+                self._mixed = RecallRecord("", [], calls, _places(form, pieces), results)
+                return None
+            if len(self._legs) >= _MOST_RECALLS:
+                raise UsageError("the model recalls again and again", where="weft proxy")
+            leg = RecallLeg(turns, form.result_turns(results))
+            following = await loop.run_in_executor(thread, self._follow, leg)
+        except Exception as error:
+            self._exchanges.note_fault("recall", error, prepared.call)
+            self.give_up()
+            self._see(body)
+            return prepared.original
+        self._see(body)
+        self._legs.append(leg)
+        return following
+
+    def give_up(self) -> None:
+        """The request goes as it came: nothing more is recalled."""
+        self._compacted = None
+
+    def _answer_all(self, calls: Sequence[JsonObject]) -> list[JsonObject]:
+        assert self._compacted is not None
+        return [self._compacted.recall(call) for call in calls]
+
+    def _follow(self, leg: RecallLeg) -> bytes:
+        prepared = self._prepared
+        assert self._body is not None
+        assert prepared.policy is not None
+        messages: list[Json] = [*self._body.messages, *leg.turns, *leg.results]
+        self._body = replace_messages(self._body, messages)
+        self._compacted = compact_body(self._body, prepared.policy, model=prepared.call.model)
+        return _bytes_of(self._compacted)
+
+    def _see(self, body: JsonObject) -> None:
+        form = self._prepared.form
+        visible = form.hide_calls(body, RECALL) if self._prepared.recalls else body
+        self._visible = visible if self._visible is None else form.join(self._visible, visible)
+
+    def end(self, body: JsonObject | None) -> JsonObject | None:
+        """What the client sees of all answers; remembered before it sees the end of it."""
+        if body is None:
+            return None
+        self._see(body)
+        visible, prepared, form = self._visible, self._prepared, self._prepared.form
+        if visible is not None and self.is_changed:
+            seen = fingerprint(form, form.turns_of(visible))
+            record = msgspec.structs.replace(self._mixed, seen=seen, legs=self._legs)
+            self._exchanges.store.add_recall(prepared.call.history, record)
+        return visible
+
+
+def _places(form: AnswerForm, pieces: Sequence[JsonObject]) -> list[int]:
+    """For each recall, how many calls of the client's tools stand before it."""
+    places: list[int] = []
+    others = 0
+    for name in map(form.call_name, pieces):
+        if name == RECALL:
+            places.append(others)
+        others += name not in ("", RECALL)
+    # each is put back before the next, so those that are back count too
+    return [place + at for at, place in enumerate(places)]
+
+
+class _Asking(NamedTuple):
+    """How to ask upstream, with any body."""
+
+    url: str
+    headers: list[tuple[bytes, bytes]]
+    timeouts: Timeouts
+
+    async def send(self, body: bytes) -> "httpx2.Response":
+        return await pass_on("POST", self.url, self.headers, body, self.timeouts)
+
+
+class _Relay:
+    """The client's end of the line."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.is_started = self.is_ended = False
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        """Send anything."""
+        self.is_started = True
+        await self._send(message)
+
+    async def read_body(self) -> bytes:
+        """All that the client sends."""
+        return b"".join([piece async for piece in self.body_pieces()])
+
+    async def body_pieces(self) -> AsyncIterator[bytes]:
+        """What the client sends, as it comes."""
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ModelError("the client is gone", code="connection")
+            yield message.get("body", b"")
+            if not message.get("more_body", False):
+                return
+
+    async def until_gone(self, work: Coroutine[None, None, None]) -> None:
+        """Do something for the client, and leave it when the client is gone."""
+        task = asyncio.ensure_future(work)
+        watch = asyncio.ensure_future(self._wait_gone())
+        try:
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and self.is_ended:  # the client has it all
+                await task
+        finally:
+            watch.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.result()
+
+    async def _wait_gone(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def pass_reply(
+        self, reply: "httpx2.Response", feed: Callable[[bytes], None] | None = None
+    ) -> None:
+        """Pass an answer on as it comes."""
+        try:
+            await self.start(reply.status_code, _returned(reply, changed=False))
+            async for piece in reply.aiter_raw():
+                await self.send_piece(piece)
+                if feed is not None:
+                    feed(piece)
+            await self.end()
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(f"the answer broke off: {type(error).__name__}") from error
+        finally:
+            await reply.aclose()
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Begin to answer."""
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def send_piece(self, piece: bytes) -> None:
+        """Send a piece of the answer."""
+        if piece:
+            await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def end(self) -> None:
+        """End the answer."""
+        self.is_ended = True
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _Observer:
+    """Reads along in an answer that goes on as it comes, for what the provider counted."""
+
+    def __init__(self, form: AnswerForm, reply: "httpx2.Response") -> None:
+        self._form = form
+        packed = reply.headers.get("content-encoding", "identity")
+        self._unpack: Callable[[bytes], bytes] | None = None
+        if packed == "gzip":
+            self._unpack = zlib.decompressobj(31).decompress
+        self._reads = packed in ("identity", "gzip") and reply.status_code < 400
+        self._events: Events | None = None
+        self._stream: Stream | None = None
+        if "event-stream" in reply.headers.get("content-type", ""):
+            self._events, self._stream = Events(), form.stream()
+        self._whole = bytearray()
+
+    def feed(self, piece: bytes) -> None:
+        """Take a piece; what cannot be read is not read on."""
+        if not self._reads:
+            return
+        try:
+            data = self._unpack(piece) if self._unpack is not None else piece
+            if self._events is None or self._stream is None:
+                self._whole += data
+                return
+            for name, text in self._events.feed(data):
+                self._stream.feed(name, msgspec.json.decode(text))
+            if self._events.done:
+                self._stream.note_end()
+        except Exception:
+            self._reads = False
+
+    def body(self) -> JsonObject | None:
+        """The whole answer, as far as it could be read."""
+        if not self._reads:
+            return None
+        if self._stream is None:
+            value = _json(bytes(self._whole))
+            return value if isinstance(value, dict) else None
+        try:
+            return self._stream.body()
+        except ModelError:
+            return None
+
+
+async def _pieces(reply: "httpx2.Response") -> AsyncGenerator[bytes, None]:
+    coded = reply.headers.get("content-encoding", "identity") != "identity"
+    try:
+        async for piece in reply.aiter_bytes() if coded else reply.aiter_raw():
+            yield piece
+    except Exception as error:
+        raise ModelError(f"the answer broke off: {type(error).__name__}") from error
+
+
+def _raw_path(scope: Scope) -> str:
+    """The path as the client spelled it."""
+    raw: bytes | None = scope.get("raw_path")
+    return raw.decode("latin-1").partition("?")[0] if raw else scope["path"]
+
+
+def _has_body(headers: Mapping[bytes, bytes]) -> bool:
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+
+def _forwarded(
+    headers: Sequence[tuple[bytes, bytes]], *, packed: bool = True, plain: bool = False
+) -> list[tuple[bytes, bytes]]:
+    """The headers that go upstream.
+
+    Without `packed` the body is not as it came, so its length and packing are not either. With
+    `plain` the answer must not be packed, since it may be changed.
+    """
+    gone = _hops_in(headers) | (set() if packed else {b"content-length", b"content-encoding"})
+    sent = [
+        (name, value)
+        for name, value in headers
+        if name not in gone and not name.startswith(b"x-weft-") and name != b"accept-encoding"
+    ]
+    accepts = b" ".join(value for name, value in headers if name == b"accept-encoding")
+    sent.append((b"accept-encoding", b"gzip" if b"gzip" in accepts and not plain else b"identity"))
+    return sent
+
+
+def _returned(
+    reply: "httpx2.Response", *, changed: bool, length: int | None = None
+) -> list[tuple[bytes, bytes]]:
+    """The headers that go back to the client."""
+    headers = [(name.lower(), value) for name, value in reply.headers.raw]
+    gone = _hops_in(headers) | ({b"content-length", b"content-encoding"} if changed else set())
+    gone.add(b"date")  # the server has its own
+    kept = [(name, value) for name, value in headers if name not in gone]
+    if length is not None:
+        kept.append((b"content-length", str(length).encode()))
+    return kept
+
+
+def _hops_in(headers: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
+    """The headers that are for the next machine alone, also those that it was told of."""
+    named = [value.split(b",") for name, value in headers if name == b"connection"]
+    return {*_HOPS, *(word.strip().lower() for words in named for word in words)}
+
+
+def _unpack(raw: bytes, packing: bytes) -> bytes:
+    """The body of a request, unpacked."""
+    if packing in (b"", b"identity"):
+        return raw
+    try:
+        if packing in (b"gzip", b"deflate"):
+            return zlib.decompress(raw, 47)
+    except zlib.error as error:
+        raise UsageError(f"the body cannot be unpacked: {error}", where="weft proxy") from None
+    raise UsageError(f"the body is packed as {packing.decode('latin-1')}", where="weft proxy")
+
+
+def _bytes_of(request: Compacted | RequestBody) -> bytes:
+    sent = request.request
+    assert isinstance(sent, bytes)
+    return sent
+
+
+def _json(raw: bytes) -> Json:
+    try:
+        value: Json = msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _takes_recall(body: RequestBody, form: AnswerForm, target: ProxyTarget) -> bool:
+    """Whether a recall can be answered within the answer."""
+    wire = body.wire
+    several = wire.get("n"), _option(wire, "candidateCount")
+    if any(isinstance(one, int) and one > 1 for one in several):
+        return False
+    if form.list_field == "parts" and target.path.endswith(":streamGenerateContent"):
+        return target.streams  # else one JSON list comes piece by piece
+    return not (body.messages and form.is_model(body.messages[-1]))
+
+
+def _option(wire: JsonObject, name: str) -> Json:
+    for holder in objects_in([wire.get("generationConfig"), wire.get("generation_config")]):
+        if name in holder:
+            return holder[name]
+    return None
+
+
+def _without_handles(policy: Policy) -> Policy:
+    return C.auto(lossless=True) if policy.facts.makes_handles else policy

@@ -1,0 +1,351 @@
+"""What goes through a proxy unchanged, and what a client and a provider do not notice."""
+
+import gzip
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.server.proxy.upstream import Reply, Seen, proxying
+from weft.models.http import Timeouts
+
+EVENTS = b"\n".join(
+    (
+        b'event: message_start\ndata: {"type":"message_start","message":{"id":"m1",'
+        b'"role":"assistant","content":[],"usage":{"input_tokens":9}}}\n',
+        b": a comment\n",
+        b'event: ping\ndata: {"type":"ping"}\n',
+        b'event: unheard_of\ndata: {"type":"unheard_of","recall":1}\n',
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+        b'"content_block":{"type":"text","text":""}}\n',
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+        b'"delta":{"type":"text_delta","text":"I recall \\u00e9t\\u00e9."}}\n',
+        b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n',
+        b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},'
+        b'"usage":{"output_tokens":5}}\n',
+        b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    )
+)
+
+LONG = "\n".join(f"12:{n % 60:02} worker {n} finished in {n * 7 % 90} ms" for n in range(900))
+
+REQUESTS: dict[str, tuple[str, Any]] = {
+    "chat": (
+        "/v1/chat/completions",
+        {"model": "gpt-5", "messages": [{"role": "user", "content": "été"}], "x_new": {"a": 1.50}},
+    ),
+    "responses": ("/v1/responses", {"input": "hi", "model": "gpt-5"}),
+    "anthropic": (
+        "/v1/messages?beta=true",
+        {
+            "max_tokens": 9,
+            "model": "claude-sonnet-5",
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "hi", "unknown": None}]}
+            ],
+        },
+    ),
+    "count": (
+        "/v1/messages/count_tokens",
+        {"model": "claude-sonnet-5", "messages": [{"role": "user", "content": "hi"}]},
+    ),
+    "gemini": (
+        "/v1beta/models/gemini-3-flash:generateContent?key=AIza-hidden",
+        {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    ),
+    "gemini count": (
+        "/v1beta/models/gemini-3-flash:countTokens",
+        {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", ["C.default()", "C.auto()"])
+def test_bytes_go_as_they_came_both_ways(policy: str) -> None:
+    pieces = [EVENTS[at : at + 41] for at in range(0, len(EVENTS), 41)]
+
+    def script(seen: Seen, number: int) -> Reply:
+        if b'"stream": true' in seen.body:
+            return Reply(pieces, headers={"content-type": "text/event-stream"})
+        return Reply(b'{"odd" :  [1.0, null]}', 201, {"content-type": "application/json"})
+
+    with proxying(script, policy) as proxy, httpx2.Client() as client:
+        for path, request in REQUESTS.values():
+            body = json.dumps(request, indent=1).encode()
+            answer = client.post(proxy.url + path, content=body)
+            assert proxy.upstream.seen[-1].body == body
+            assert proxy.upstream.seen[-1].path == path.partition("?")[0]
+            assert proxy.upstream.seen[-1].query == path.partition("?")[2]
+            assert (answer.status_code, answer.content) == (201, b'{"odd" :  [1.0, null]}')
+        path, request = REQUESTS["anthropic"]
+        body = json.dumps({**request, "stream": True}).encode()
+        answer = client.post(proxy.url + path, content=body)
+        assert answer.content == EVENTS
+        assert proxy.upstream.seen[-1].body == body
+        assert not proxy.faults
+
+
+def test_what_nobody_reads_is_streamed_both_ways() -> None:
+    released = threading.Event()
+
+    def script(seen: Seen, number: int) -> Reply:
+        headers = {"x-own": "1", "connection": "x-gone", "x-gone": "1"}
+        return Reply([b"first", seen.body], 418, headers, wait=released)
+
+    with proxying(script) as proxy, httpx2.Client() as client:
+        headers = {
+            "connection": "x-hop",
+            "x-hop": "1",
+            "x-api-key": "sk-secret",
+            "x-weft-session": "s",
+        }
+        sent = client.stream(
+            "PUT", f"{proxy.url}/v1/files/a%2Fb?x=%20y", content=iter([b"a", b"b"]), headers=headers
+        )
+        with sent as answer:
+            pieces = answer.iter_raw()
+            assert next(pieces) == b"first"  # before the provider has said the rest
+            released.set()
+            assert b"".join(pieces) == b"ab"
+            assert (answer.status_code, answer.headers["x-own"]) == (418, "1")
+            assert "x-gone" not in answer.headers
+        seen = proxy.upstream.seen[0]
+        assert (seen.method, seen.path, seen.query) == ("PUT", "/v1/files/a%2Fb", "x=%20y")
+        assert seen.headers["x-api-key"] == "sk-secret"
+        assert not {"x-hop", "x-weft-session"} & seen.headers.keys()
+        assert client.get(f"{proxy.url}/v1/models").status_code == 418
+        assert client.head(f"{proxy.url}/").status_code == 418
+
+
+def test_large_results_are_compacted_and_the_rest_stays() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    request = {
+        "model": "gpt-5",
+        "odd": [1.0],
+        "messages": [
+            {"role": "user", "content": "Which worker was slow?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": LONG},
+        ],
+    }
+    with proxying(lambda *_: Reply(), "C.default().compact()") as proxy, httpx2.Client() as client:
+        client.post(f"{proxy.url}/v1/chat/completions", json=request)
+        sent = proxy.upstream.seen[0].json
+        assert len(proxy.upstream.seen[0].body) < len(json.dumps(request)) / 3
+        assert sent["messages"][:2] == request["messages"][:2]
+        assert sent["odd"] == [1.0]
+        assert [tool["function"]["name"] for tool in sent["tools"]] == ["recall"]
+        assert proxy.line(0).tokens < proxy.line(0).tokens_before / 2
+
+
+def _hostile_bodies() -> list[tuple[str, bytes, dict[str, str]]]:
+    deep = b'{"messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    packed = gzip.compress(json.dumps(REQUESTS["chat"][1]).encode())
+    return [
+        ("not JSON", b"\xff\xfe{", {}),
+        ("empty", b"", {}),
+        ("a list", b'[{"role":"user","content":"hi"}]', {}),
+        ("a number", b"1e999", {}),
+        ("too deep", deep, {}),
+        ("odd messages", b'{"messages": {"a": 1}, "model": 5}', {}),
+        ("broken pieces", b'{"model":"m","messages":[null, 5, {"role": 7, "content": {}}]}', {}),
+        ("half a character", b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}', {}),
+        ("twice a key", b'{"messages":[],"messages":[{"role":"user","content":"x"}]}', {}),
+        ("gzip", packed, {"content-encoding": "gzip"}),
+        ("not gzip", b"{}", {"content-encoding": "gzip"}),
+        ("another packing", b"\x28\xb5\x2f\xfd", {"content-encoding": "zstd"}),
+    ]
+
+
+def test_what_cannot_be_read_goes_on_as_it_came() -> None:
+    with proxying(lambda *_: Reply(b"no", 400)) as proxy, httpx2.Client() as client:
+        for name, body, headers in _hostile_bodies():
+            for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses"):
+                answer = client.post(proxy.url + path, content=body, headers=headers)
+                assert (answer.status_code, answer.content) == (400, b"no"), name
+                seen = proxy.upstream.seen[-1]
+                assert seen.body == body, name
+                packing = headers.get("content-encoding")
+                assert seen.headers.get("content-encoding") == packing, name
+
+
+def test_fifty_megabytes_and_chunks_go_through() -> None:
+    picture = {"url": "data:image/png;base64," + "A" * 50_000_000}
+    content = [{"type": "image_url", "image_url": picture}]
+    request = {"model": "gpt-5", "messages": [{"role": "user", "content": content}]}
+    body = json.dumps(request).encode()
+    with proxying(lambda *_: Reply(b'{"a":1}')) as proxy, httpx2.Client(timeout=120) as client:
+        pieces = (body[at : at + 1_000_000] for at in range(0, len(body), 1_000_000))
+        answer = client.post(f"{proxy.url}/v1/chat/completions", content=pieces)
+        assert answer.json() == {"a": 1}
+        assert proxy.upstream.seen[0].body == body
+
+
+def test_a_packed_answer_comes_packed_and_is_counted() -> None:
+    answer = {
+        "choices": [{"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 5},
+        "model": "gpt-5",
+    }
+    packed = gzip.compress(json.dumps(answer).encode())
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    with proxying(lambda *_: Reply(packed, headers=headers), "C.default()") as proxy:
+        with httpx2.Client(headers={"accept-encoding": "gzip, br"}) as client:
+            path, request = REQUESTS["chat"]
+            with client.stream("POST", proxy.url + path, json=request) as response:
+                assert b"".join(response.iter_raw()) == packed
+        assert proxy.upstream.seen[0].headers["accept-encoding"] == "gzip"
+        assert proxy.line(0).cost > 0
+
+
+def test_errors_of_the_provider_come_as_they_are() -> None:
+    def script(seen: Seen, number: int) -> Reply:
+        return Reply(b'{"error":"slow down"}', (429, 529)[number], {"retry-after": "7"})
+
+    with proxying(script) as proxy, httpx2.Client() as client:
+        for status in (429, 529):
+            path, request = REQUESTS["anthropic"]
+            answer = client.post(proxy.url + path, json=request)
+            assert (answer.status_code, answer.headers["retry-after"]) == (status, "7")
+            assert answer.content == b'{"error":"slow down"}'
+        assert len(proxy.upstream.seen) == 2  # asked once each: the client decides about a retry
+
+
+def _with_result(path: str) -> dict[str, Any]:
+    del path
+    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    return {
+        "model": "gpt-5",
+        "messages": [
+            {"role": "user", "content": "Which worker was slow?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": LONG},
+        ],
+    }
+
+
+def test_a_compacted_request_that_is_refused_goes_as_it_came_once() -> None:
+    def script(seen: Seen, number: int) -> Reply:
+        return Reply(b"bad", 400) if b"recall" in seen.body else Reply(b'{"fine":1}')
+
+    with proxying(script, "C.default().compact()") as proxy, httpx2.Client() as client:
+        request = _with_result("")
+        answer = client.post(f"{proxy.url}/v1/chat/completions", json=request)
+        assert answer.json() == {"fine": 1}
+        assert [seen.json == request for seen in proxy.upstream.seen] == [False, True]
+        assert proxy.faults == {"refused": 1}
+    with proxying(lambda *_: Reply(b"bad", 400), "C.default().compact()") as proxy:
+        with httpx2.Client() as client:
+            answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
+        assert (answer.status_code, answer.content) == (400, b"bad")
+        assert len(proxy.upstream.seen) == 2
+
+
+def test_a_fault_of_ours_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr("weft.server.proxy.compact_body", fail)
+    with proxying(lambda *_: Reply(b'{"fine":1}')) as proxy, httpx2.Client() as client:
+        answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
+        assert answer.json() == {"fine": 1}
+        assert proxy.upstream.seen[0].json == _with_result("")
+        assert proxy.faults == {"compact": 1}
+        assert proxy.line(0).fault == "compact: RuntimeError"
+    with proxying(lambda *_: Reply(b'{"fine":1}'), strict=True) as proxy, httpx2.Client() as client:
+        answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
+        assert (answer.status_code, len(proxy.upstream.seen)) == (500, 0)
+        assert "weft proxy" in answer.json()["error"]["message"]
+
+
+def test_a_provider_that_hangs_dies_or_is_not_there() -> None:
+    never = threading.Event()
+
+    def script(seen: Seen, number: int) -> Reply:
+        if number == 0:
+            return Reply(b"late", wait=never)
+        return Reply([EVENTS[:300], b""], headers={"content-type": "text/event-stream"}, dies=True)
+
+    path, request = REQUESTS["anthropic"]
+    with proxying(script, timeouts=Timeouts(read=0.3, first_byte=0.3)) as proxy:
+        with httpx2.Client() as client:
+            answer = client.post(proxy.url + path, json=request)
+            assert answer.status_code == 504
+            assert answer.json()["type"] == "error"
+            with pytest.raises(httpx2.RemoteProtocolError):
+                client.post(proxy.url + path, json=request)
+        never.set()
+    with proxying(script) as proxy, httpx2.Client() as client:
+        proxy.application.exchanges.settings = proxy.application.exchanges.settings._replace(
+            upstreams={
+                name: one._replace(base="http://127.0.0.1:9")
+                for name, one in proxy.application.exchanges.settings.upstreams.items()
+            }
+        )
+        answer = client.post(f"{proxy.url}/v1/chat/completions?key=AIza-hidden", json={"a": 1})
+        assert answer.status_code == 502
+        assert "AIza" not in answer.text
+
+
+def test_a_client_that_leaves_ends_the_request_upstream() -> None:
+    never = threading.Event()
+
+    def script(seen: Seen, number: int) -> Reply:
+        return Reply(
+            [EVENTS[:300], b"rest"], headers={"content-type": "text/event-stream"}, wait=never
+        )
+
+    path, request = REQUESTS["anthropic"]
+    with proxying(script) as proxy:
+        with (
+            httpx2.Client() as client,
+            client.stream("POST", proxy.url + path, json=request) as answer,
+        ):
+            assert next(answer.iter_raw())
+        assert proxy.upstream.gone.wait(60)
+        never.set()
+
+
+def test_keys_are_neither_stored_nor_shown(
+    caplog: pytest.LogCaptureFixture, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "recorded"
+    proxied = proxying(lambda *_: Reply(b"{}"), path=tmp_path / "p.db", record=folder)
+    with caplog.at_level("DEBUG"), httpx2.Client() as client, proxied as proxy:
+        headers = {"authorization": "Bearer sk-one-hidden", "x-api-key": "sk-two-hidden"}
+        for path, request in REQUESTS.values():
+            mark = "&" if "?" in path else "?"
+            client.post(f"{proxy.url}{path}{mark}key=AIza-hidden", json=request, headers=headers)
+            assert proxy.upstream.seen[-1].headers["x-api-key"] == "sk-two-hidden"
+    kept = b"".join(one.read_bytes() for one in tmp_path.rglob("*") if one.is_file())
+    own = [one for one in caplog.records if not one.name.startswith(("httpx2", "httpcore2"))]
+    shown = (
+        " ".join(one.getMessage() for one in own).encode() + "".join(capsys.readouterr()).encode()
+    )
+    assert kept
+    assert b"hidden" not in kept + shown
+
+
+def test_pages_of_others_and_other_names_are_refused() -> None:
+    tried: list[tuple[Callable[[], httpx2.Response], int]] = []
+    with proxying(lambda *_: Reply(b"{}")) as proxy, httpx2.Client() as client:
+        path, request = REQUESTS["chat"]
+        url = proxy.url + path
+        tried += [
+            (
+                lambda: client.post(url, json=request, headers={"origin": "http://evil.example"}),
+                403,
+            ),
+            (lambda: client.post(url, json=request, headers={"host": "evil.example"}), 421),
+            (lambda: client.get(f"{proxy.url}/weft/inspect/api/sessions"), 401),
+        ]
+        assert [ask().status_code == status for ask, status in tried] == [True] * 3
+        assert not proxy.upstream.seen
+        token = proxy.application.token
+        answer = client.get(
+            f"{proxy.url}/weft/inspect/api/sessions", headers={"authorization": f"Bearer {token}"}
+        )
+        assert answer.json() == []
