@@ -401,7 +401,8 @@ class _Folds:
         """The tokens of plain history."""
         self._moment = 0
         """The same, each times the request after which the step was used last."""
-        self._turn, self._invocation = 0, ""
+        self._turn: int = 0
+        self._invocation: str = ""
         """The index at which the current turn begins, and its invocation."""
         self._thought = -1
         """The index of the newest item with a signed thought."""
