@@ -4,10 +4,10 @@ make side-by-side RUNS=long.jsonl
 .venv/bin/python bench/side_by_side.py long.jsonl --headroom .venv-headroom/bin/python --every 6
 
 A line of the file is a run: `{"messages": [...]}` of a chat. `cost` is relative to plain history,
-in fresh tokens of the yardstick. `with recalls` adds what each step that misses something would have
-had to ask for again. `rebuilt` is the share of shortened texts that come back letter by letter,
-`illegal` counts requests that their provider would refuse, and `changed` is the share of requests
-that are not what the program wrote.
+in fresh tokens of the yardstick. `with recalls` adds what each step that misses something would
+have had to ask for again. `rebuilt` is the share of shortened texts that come back letter by
+letter, `illegal` counts requests that their provider would refuse, and `changed` is the share of
+requests that are not what the program wrote.
 """
 
 import argparse
