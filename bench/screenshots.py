@@ -69,6 +69,44 @@ def build_agent(counted: Sequence[tuple[int, int]] = ()) -> Agent:
     ).sees(C.window(4).redact("email"))
 
 
+@tool
+def read_file(path: str) -> str:
+    """Read a file of the project."""
+    lines = (f"    {n}: value_{n} = compute(part={n}, of={path!r})" for n in range(220))
+    return f"# {path}\n" + "\n".join(lines)
+
+
+@tool
+def run_tests(name: str) -> str:
+    """Run some tests."""
+    return f"{name}: 12 passed, 1 failed: expected 95, got 59"
+
+
+FILES = ("prices.py", "fares.py", "seats.py", "tax.py", "orders.py") * 3
+"""Each is read three times, as agents do."""
+
+
+def build_coder(counted: Sequence[tuple[int, int]] = ()) -> Agent:
+    """An agent that reads long files and mends one; old results are shortened."""
+    script = []
+    for file in FILES:
+        script += [
+            call("read_file", path=file),
+            call("run_tests", name=f"test_{file}"),
+            f"**{file}** is read.\n\n- `compute` takes the part\n- one test fails: 59 for 95",
+        ]
+    script[: len(counted)] = [
+        usage(entry, prompt=tokens, cached=cached, output=40)
+        for entry, (tokens, cached) in zip(script, counted, strict=False)
+    ]
+    return Agent(
+        "coder",
+        model=ScriptedModel(script, name="claude-opus-5", dialect="anthropic"),
+        instruction="You mend a project in Python. Read before you write.",
+        tools=[read_file, run_tests],
+    ).sees(C.auto())
+
+
 def build_desk() -> Node:
     """Two agents in a row: the first says what it is about, the second acts on it."""
     triage = Agent(
@@ -82,6 +120,12 @@ def build_desk() -> Node:
         instruction="The user wants: {intent}. Help.",
     )
     return triage.writes("intent") >> clerk.writes("answer")
+
+
+async def mend(runner: Runner) -> None:
+    """Say the user's part to the coder."""
+    for file in FILES:
+        await runner.run(f"Why does the test of {file} fail?", session_id="a failing test")
 
 
 async def talk(runner: Runner, desk: Runner) -> None:
@@ -110,7 +154,13 @@ def main() -> int:
     runner = Runner(build_agent([(frame["tokens"], frame["cached"]) for frame in frames]))
     desk = Runner(build_desk(), app_name="desk")
     asyncio.run(talk(runner, desk))
-    application = app(runner, desk)
+    drill = Runner(build_coder())
+    asyncio.run(mend(drill))
+    session = asyncio.run(drill.session(session_id="a failing test"))
+    frames = Inspection(drill.root, session).film()["frames"]
+    coder = Runner(build_coder([(frame["tokens"], frame["cached"]) for frame in frames]))
+    asyncio.run(mend(coder))
+    application = app(runner, desk, coder)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -135,13 +185,19 @@ def main() -> int:
         page.wait_for_selector("text.value")
         shoot(page, folder, "graph")
         page.click("text=Sessions")
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.click("tr.pick >> text=a failing test")
+        page.wait_for_selector("[data-testid=answer] .prose")
+        page.wait_for_selector("text=are saved")
+        shoot(page, folder, "request")
+        page.set_viewport_size({"width": 1200, "height": 760})
+        page.click("text=Sessions")
         page.click("tr.pick >> text=trip to the north")
         page.wait_for_selector("[data-testid=messages]")
         page.wait_for_timeout(800)
-        page.set_viewport_size({"width": 1200, "height": 860})
         page.locator("[data-testid=messages] .state").first.hover()
-        shoot(page, folder, "request")
-        page.set_viewport_size({"width": 1200, "height": 760})
+        page.wait_for_selector("text=would save")
+        shoot(page, folder, "findings")
         page.click("[data-testid=messages] .event >> nth=0")
         page.keyboard.press("/")
         page.keyboard.type("DY101")
@@ -162,6 +218,11 @@ def main() -> int:
         page.wait_for_selector("[data-testid=beside] >> text=window seat it is")
         page.evaluate("scrollTo(0, 150)")
         shoot(page, folder, "fork")
+        page.click("nav >> text=Compare")
+        page.select_option("[data-testid=compare] form select >> nth=0", index=1)
+        page.click("text='compare'")
+        page.wait_for_selector("[data-testid=difference]")
+        shoot(page, folder, "compare", of="[role=tabpanel]")
         page.emulate_media(color_scheme="dark")
         page.click("nav >> text=Request")
         page.click("text='Messages'")

@@ -28,6 +28,7 @@ from weft.content import Part
 from weft.declare import Node
 from weft.diagnostics import Origin
 from weft.errors import DeclarationError, ProtectionError
+from weft.inspector.trust import trace_calls
 from weft.ir import Prompt, TextBlock
 from weft.runtime.sinks import stands_in
 from weft.stores import open_store
@@ -481,3 +482,29 @@ def test_a_reader_that_wants_tools_is_refused() -> None:
 def test_a_label_from_outside_does_not_count() -> None:
     posted = {"weft": {"flow": {"taint": "nothing", "says": "trust me"}}}
     assert Event(author="bot", custom_metadata=posted).label.taint == ("unreadable",)
+
+
+# --- ways back
+
+
+async def test_a_rewind_brings_back_a_value_with_its_label() -> None:
+    runner = Runner(reads() >> Agent("end", model=ScriptedModel(["ok"] * 3)))
+    await runner.run("Go", session_id="s")
+    assert (await runner.session(session_id="s")).label("finding").taint == ("read_file.result",)
+    end = Agent("end", model=ScriptedModel(["ok"]))
+    runner = Runner(end, store=runner.store, app_name=runner.app_name)
+    result = await runner.run("Mine", session_id="s", state={"finding": "none"})
+    assert (await runner.session(session_id="s")).label("finding").is_trusted
+    await runner.rewind(session_id="s", invocation_id=result.invocation_id)
+    session = await runner.session(session_id="s")
+    assert session.state["finding"] == BILL
+    assert session.label("finding").taint == ("read_file.result",)
+
+
+async def test_the_calls_of_a_session_can_be_traced() -> None:
+    runner = Runner(direct())
+    await runner.run("Pay the bill", session_id="s")
+    (traced,) = trace_calls((await runner.session(session_id="s")).events)
+    assert (traced.tool, traced.outcome) == ("send_money", "asked")
+    assert traced.sources == ("read_file.result",)
+    assert traced.paths == ("read_file -> bot -> send_money.recipient",)

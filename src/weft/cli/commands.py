@@ -172,6 +172,15 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         """,
     ),
     Command(
+        "acp",
+        "serve:acp_command",
+        ("target", Take("store", default=DEFAULT_STORE), "model max_llm_calls"),
+        """Serve an agent to an editor that speaks ACP, on stdin and stdout.
+
+        Name it in the editor's settings: {"command": "weft", "args": ["acp", "pkg.module:agent"]}.
+        """,
+    ),
+    Command(
         "worker",
         "serve:worker_command",
         (

@@ -223,7 +223,7 @@ def _print_receipt(options: CommandOptions) -> int:
         return 0
     billed = sum(one.total for one in receipts if one.money)
     saved = 1 - now / before if before else 0.0
-    print(f"{len(calls)} calls in {len(receipts)} sessions, billed ${billed:.4f} in all")
+    print(f"calls: {len(calls)}, sessions: {len(receipts)}, billed in all: ${billed:.4f}")
     print(f"requests as they went: {saved:.1%} cheaper than as they came, by the price list")
     return 0
 

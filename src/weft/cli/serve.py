@@ -172,10 +172,7 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
 
 def mcp_command(options: CommandOptions) -> int:
     """Serve the targets on stdin and stdout; the exit code is 0 once the client is gone."""
-    if importlib.util.find_spec("mcp") is None:
-        raise UsageError(
-            "the MCP SDK is not installed", where="mcp", hint="pip install 'weft[mcp]'"
-        )
+    _require_sdk("mcp", "the MCP SDK")
     from weft.server.mcp import serve_runners
 
     begin_logs(LogForm.TEXT)  # to stderr: stdout is the client's
@@ -186,6 +183,29 @@ def mcp_command(options: CommandOptions) -> int:
 
     asyncio.run(serve())
     return 0
+
+
+def acp_command(options: CommandOptions) -> int:
+    """Serve the target to an editor; the exit code is 0 once the editor is gone."""
+    _require_sdk("acp", "the SDK of ACP")
+    from weft.server.acp import run_stdio, serve_editor
+
+    begin_logs(LogForm.TEXT)  # to stderr: stdout is the editor's
+
+    async def serve() -> None:
+        (runner,) = load_runners(replace(options, targets=[options.target]))
+        async with serve_editor(runner) as agent:
+            await run_stdio(agent)
+
+    asyncio.run(serve())
+    return 0
+
+
+def _require_sdk(module: str, name: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise UsageError(
+            f"{name} is not installed", where=module, hint=f"pip install 'weft[{module}]'"
+        )
 
 
 def _limits(options: CommandOptions) -> "Limits":

@@ -25,12 +25,12 @@ from weft.compaction.patching import (
 )
 from weft.compaction.reading import (
     AGENT,
+    ChainHashes,
     Histories,
     HistoryReader,
     ReadHistory,
     Request,
     RequestBody,
-    chain_hashes,
     read_body,
 )
 from weft.compaction.splicing import (
@@ -39,7 +39,6 @@ from weft.compaction.splicing import (
     join_elements,
     replace_fields,
     splice,
-    split_object,
 )
 from weft.compiler import Compilation, compile_request
 from weft.compiler.costs import Load, Rates, announced, load_of, rates_for
@@ -263,8 +262,8 @@ class _Work:
     # What is known before anything is done.
 
     @cached_property
-    def chains(self) -> list[bytes]:
-        return chain_hashes(self.body.keys, self._head_key)
+    def chains(self) -> ChainHashes:
+        return ChainHashes(self.body.keys, self._head_key)
 
     @cached_property
     def _lead(self) -> list[Json]:
@@ -365,6 +364,7 @@ class _Work:
             history,
             earlier.edit,
             earlier.length,
+            hides=self.policy.facts.makes_handles,
         )
         self.record = _records.keep(
             (self.chains[-1], self._policy_key),
@@ -438,7 +438,7 @@ class _Work:
     def _splice(self, raw: bytes) -> bytes:
         """The bytes of a whole request, with those of its messages and tools that changed."""
         turns, old, new = self.dialect.traits.turns, self.body.wire, self.wire
-        fields = split_object(raw)
+        fields = self.body.fields
         values: dict[str, bytes] = {}
         if not self.edit.is_empty:
             values[turns] = self._splice_messages(bytes(fields[turns]))
@@ -447,7 +447,7 @@ class _Work:
             if "tools" in fields:
                 values["tools"] = splice(bytes(fields["tools"]), old["tools"], new["tools"])
         try:
-            return replace_fields(raw, values)
+            return replace_fields(raw, values, fields=fields)
         except Unlike:
             return encode(new)
 

@@ -77,11 +77,14 @@ def compare_items(
     history: ReadHistory,
     earlier: RequestEdit,
     length: int,
+    *,
+    hides: bool,
 ) -> RequestEdit:
     """What a policy did, from the items without it and those with it.
 
-    `earlier` is what it did to a request of `length` messages that this one begins with: the items
-    that are the same need no second look.
+    A result that every request bounds stays bounded only if the policy `hides`: whoever cannot ask
+    for it gets it whole. `earlier` is what the policy did to a request of `length` messages that
+    this one begins with: the items that are the same need no second look.
     """
     places = _Places(history)
     ends = [places.count_common(plain, earlier.plain), places.count_common(seen, earlier.seen)]
@@ -100,6 +103,8 @@ def compare_items(
             drops.setdefault(place.message, []).append((place.path or ())[:2])
             continue
         stays.add(place.message)
+        if hides and isinstance(block, ResultBlock) and block.handle:
+            block = places.read_whole(key, block)
         if place.path is not None and not _says_the_same(block, now):
             changes.setdefault(place.message, []).append(PartChange(place.path, block, now))
     for at in drops.keys() - stays:
@@ -192,10 +197,19 @@ class _Places:
 
     def __init__(self, history: ReadHistory) -> None:
         self._places = history.places.since(0)
+        self._events = history.session.events
 
     def at(self, key: Key) -> PartPlace:
         """The place of a part."""
         return self._places[key[0] - 1][key[1]]
+
+    def read_whole(self, key: Key, block: ResultBlock) -> ResultBlock:
+        """A result as it came, in place of the digest that every request has of it."""
+        content = self._events[key[0] - 1].content
+        result = ((content.parts if content is not None else None) or ())[key[1]].function_response
+        if result is None:
+            return block
+        return msgspec.structs.replace(block, response=result.response or {}, handle="")
 
     def keys(self, item: Item) -> Iterator[tuple[Key, Block]]:
         """The parts that an item was made of; none for one that a pass made."""

@@ -447,9 +447,10 @@ def _summaries(
             continue
         first, last = compaction.start_timestamp, compaction.end_timestamp
         earlier = enumerate(in_view[: position - view], view)
-        covered = (at for at, one in earlier if first <= one.timestamp <= last)
-        anchor = next(covered, position)
-        item = _summary_item(event, compaction, anchor, position, reports)
+        covered = [(at, one) for at, one in earlier if first <= one.timestamp <= last]
+        anchor = covered[0][0] if covered else position
+        label = join_labels((event.label, *(one.label for _, one in covered)))
+        item = _summary_item(event, compaction, anchor, position, reports, label)
         if anchor == position and view:
             item = msgspec.structs.replace(item, kind="hidden", why=_BEFORE_VIEW)
         summaries.setdefault(anchor, []).append(item)
@@ -475,7 +476,12 @@ def _unnamed(event: Event, agent: str) -> str:
 
 
 def _summary_item(
-    event: Event, compaction: Compaction, position: int, last: int, diagnostics: list[Diagnostic]
+    event: Event,
+    compaction: Compaction,
+    position: int,
+    last: int,
+    diagnostics: list[Diagnostic],
+    label: TrustLabel,
 ) -> Item:
     """The item that stands for the events of a compaction."""
     text = compaction.compacted_content.text
@@ -483,7 +489,7 @@ def _summary_item(
         text = mend_text(text, event, diagnostics)
     origin = Origin("event", event.id, event.author, part=0)
     words = f"[summary of earlier turns]: {text}"
-    block = TextBlock(role="user", origin=origin, text=words, label=event.label)
+    block = TextBlock(role="user", origin=origin, text=words, label=label)
     return Item(
         "summary", (block,), event.author, event.invocation_id, position, last, event.id,
         event.branch or "",

@@ -39,7 +39,7 @@ from weft.values import JsonObject, compact, has_half_character, has_lone_surrog
 
 def is_internal(event: Event) -> bool:
     """Whether no model made the event: all its calls are to Weft or its client, or code's."""
-    if event.custom_metadata is not None and event.provenance.code is not None:
+    if event.is_noted and event.provenance.code is not None:
         return True
     calls = event.calls
     return bool(calls) and all(call.name in INTERNAL_CALLS for call in calls)

@@ -31,6 +31,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.ir.prompt import show_block
 from weft.passes import Env
 from weft.session import Event, Session
 from weft.session.strand import Strand
@@ -91,17 +92,12 @@ def _require_hidden(prompt: Prompt, wire: JsonObject, made: Prompt, notes: Itera
         if is_hidden(block.label):
             raise _leaked(str(block.origin), prompt.agent)
     sent = json.dumps(wire, ensure_ascii=False)
-    told = "\n".join(_words_of(block) for block in made.blocks)
+    told = "\n".join(map(show_block, made.blocks))
     for text in hidden_values((*notes, *made.notes)):
-        # what the user or the author says as well is no news
-        if len(text) < _SHORT or text in told:
-            continue
-        if json.dumps(text, ensure_ascii=False)[1:-1] in sent:
+        # what stands in the request by right as well, as the user's word, is not news
+        spelled = json.dumps(text, ensure_ascii=False)[1:-1]
+        if len(text) >= _SHORT and spelled in sent and text not in told and spelled not in told:
             raise _leaked("the request", prompt.agent)
-
-
-def _words_of(block: Block) -> str:
-    return block.text if isinstance(block, TextBlock) else ""
 
 
 def _leaked(where: str, agent: str) -> ProtectionError:

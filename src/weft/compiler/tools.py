@@ -303,7 +303,7 @@ def offered_in(events: Strand[Event], agent: str) -> OfferedTools | None:
         offered = dict(known.offered)
         for index in range(known.read, events.settled):
             event = events[index]
-            one = event.provenance.offered if event.custom_metadata is not None else None
+            one = event.provenance.offered if event.is_noted else None
             if one is not None:
                 offered[one.agent] = one
         known = answers.known = _Answer(events.settled, offered)

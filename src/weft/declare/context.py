@@ -10,6 +10,7 @@ from weft.declare.policy_parts import MemoryScorer
 from weft.errors import UsageError, describe_kind
 from weft.schema import validate_declared
 from weft.session.event import EMPTY_ACTIONS, Actions, State
+from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.log import Session
 from weft.values import Json, JsonObject
 
@@ -422,7 +423,9 @@ class ToolContext(CallbackContext[DepsT]):
     store's own, inside its transaction, for a tool with `effect="transactional"`.
     """
 
-    __slots__ = ("_questions", "call_id", "confirmed", "connection", "steps")
+    __slots__ = (
+        "_argument_labels", "_questions", "call_id", "confirmed", "connection", "label", "steps",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -437,6 +440,8 @@ class ToolContext(CallbackContext[DepsT]):
         connection: object = None,
         deps: DepsT | None = None,
         questions: ToolQuestions | None = None,
+        label: TrustLabel = TRUSTED,
+        argument_labels: Mapping[str, TrustLabel] | None = None,
     ) -> None:
         super().__init__(
             agent_name=agent_name,
@@ -452,6 +457,13 @@ class ToolContext(CallbackContext[DepsT]):
         self.steps: CodeSteps | None = None
         """The steps of the code that a tool runs, where it runs some."""
         self._questions = questions
+        self.label = label
+        """Whose text had influence on the reply that made the call."""
+        self._argument_labels = argument_labels or {}
+
+    def argument_label(self, name: str) -> TrustLabel:
+        """Whose text had influence on an argument: on the reply, and in what a handle stood for."""
+        return self.label | self._argument_labels.get(name, TRUSTED)
 
     @property
     def questions(self) -> ToolQuestions:

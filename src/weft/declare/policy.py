@@ -232,7 +232,7 @@ class Verbs(Generic[Changed]):
         return self._then(Fit(tokens))
 
     @explain_policy_calls
-    def fold(self, *, keep: int = 4) -> Changed:
+    def fold(self, *, keep: int = 3) -> Changed:
         """Steps that are over become one note, when reading them has cost what the note costs.
 
         The note has the user's words, a line for each step and the names in its results; `recall`

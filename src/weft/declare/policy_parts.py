@@ -333,7 +333,7 @@ class Folding(PolicyWord, frozen=True):
     """Steps that are over become one note, when that pays; the newest `keep` stay as they are."""
 
     word: ClassVar[str] = "fold"
-    keep: int = 4
+    keep: int = 3
 
 
 class Redact(PolicyWord, frozen=True):

@@ -29,6 +29,8 @@ _HEAD = "head"
 _REMARKABLE = 0.01
 """The share of a session's cost from which on a finding is worth a line."""
 
+_CENT = 0.01
+
 _REPEATED = 2_000
 """The characters from which on agents repeat each other."""
 
@@ -60,7 +62,10 @@ def diagnose(inspection: Inspection) -> JsonObject:
 
 
 def find_saving(inspection: Inspection) -> JsonObject:
-    """What the session would cost under `C.auto()`; to be asked without the inspection's lock."""
+    """What the session would cost under `C.auto()`, or what its own policies save.
+
+    To be asked without the inspection's lock: it compiles the session step by step.
+    """
     variant = Variant(policy=POLICY)
     for _ in inspection.rehearse(variant):
         pass
@@ -69,12 +74,14 @@ def find_saving(inspection: Inspection) -> JsonObject:
         now, then = ledger.total, Ledger(other.steps, money=ledger.money).total
         pairs = zip(inspection.steps, other.steps, strict=True)
         step = max(pairs, key=lambda pair: _cost(pair[0]) - _cost(pair[1]), default=None)
+        plain = Ledger(inspection.plain.steps, money=ledger.money).total
     answer: JsonObject = {"policy": POLICY, "then": then, "now": now, "money": ledger.money}
-    saved = now - then
+    saved, worth = now - then, ledger.rates.worth
     if step is None or saved <= _REMARKABLE * now:
         words = f"{POLICY} would not save here." if now else ""
+        if plain - now > _REMARKABLE * plain:
+            words = f"Plain history would have cost {worth(plain)}: {worth(plain - now)} are saved."
         return answer | Finding("auto", words, 0, "whatif").to_json()
-    worth = ledger.rates.worth
     words = f"{POLICY} would save {worth(saved)} of {worth(now)}."
     return answer | Finding("auto", words, step[0].number, "whatif", saved).to_json()
 
@@ -182,7 +189,9 @@ def _find_largest(ledger: Ledger) -> Iterator[Finding]:
     source, rows = max(groups.items(), key=lambda one: sum(row.cost for row in one[1].values()))
     cost = sum(row.cost for row in rows.values())
     again = sum(row.again for row in rows.values())
-    steps: Counter[int] = sum((row.steps for row in rows.values()), Counter())
+    steps: Counter[int] = Counter()
+    for row in rows.values():
+        steps += row.steps
     words = f"results of {_name_tools(rows)}" if source == "results" else _SOURCES[source]
     share, worth = round(100 * cost / ledger.total), ledger.rates.worth
     line = f"{share}% of what the requests cost is {words}"
@@ -190,7 +199,8 @@ def _find_largest(ledger: Ledger) -> Iterator[Finding]:
         first, last = min(steps), max(steps)
         line += f", read again in call{'' if first == last else 's'} {first}"
         line += "" if first == last else f" to {last}"
-    line += f": {worth(cost)} of {worth(ledger.total)}."
+    amounts = f": {worth(cost)} of {worth(ledger.total)}"
+    line += f"{'' if ledger.money and cost < _CENT / 100 else amounts}."
     step = steps.most_common(1)[0][0] if steps else 0
     yield Finding("cost", line, step, "request", cost)
 

@@ -58,8 +58,8 @@ def describe_part(part: Part, show: MaskedTexts, *, longest: int, place: int) ->
         size = 3 * len(media.data or "") // 4
         return row | {"mime": media.mime_type or "", "size": size, "text": media.display_name or ""}
     if part.file_data is not None:
-        media = part.file_data
-        return row | {"mime": media.mime_type or "", "text": show.text(media.file_uri or "", 400)}
+        file = part.file_data
+        return row | {"mime": file.mime_type or "", "text": show.text(file.file_uri or "", 400)}
     if part.executable_code is not None:
         return row | {"text": show.text(part.executable_code.code or "", longest)}
     if part.code_execution_result is not None:

@@ -285,7 +285,27 @@ def label_of_items(items: Sequence[Item]) -> TrustLabel:
 def sources_of(prompt: Prompt) -> ItemsLabel:
     """What a request was made from: the label of its blocks, and the names that it shows."""
     items = prompt.items
-    return items.derive(ItemsLabel).after(items.tail).with_blocks(prompt.system)
+    made_of = items.derive(ItemsLabel)
+    if items.tail:
+        made_of = made_of.after(items.tail)
+    head = _HEADS.get(id(prompt.system))
+    if head is None or head[0] is not prompt.system:
+        if len(_HEADS) >= _MOST_HEADS:
+            _HEADS.clear()
+        head = _HEADS[id(prompt.system)] = (
+            prompt.system,
+            ItemsLabel().with_blocks(prompt.system),
+        )
+    system = head[1]
+    if system.label is TRUSTED and system.names <= made_of.names:
+        return made_of
+    return ItemsLabel(made_of.label | system.label, made_of.names | system.names)
+
+
+_MOST_HEADS = 256
+
+_HEADS: dict[int, tuple[tuple[TextBlock, ...], ItemsLabel]] = {}
+"""What system texts were made from, by their identity: most requests share one."""
 
 
 GONE = "No longer available."

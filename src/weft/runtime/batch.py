@@ -27,8 +27,9 @@ from weft.session.flow import (
     FlowNote,
     TrustLabel,
     flow_of,
-    key_labels,
+    label_of_log,
     note_of,
+    spell_result,
     unite_fields,
 )
 from weft.session.lookback import CONFIRMATION, QUESTION
@@ -54,6 +55,10 @@ class Batch(msgspec.Struct, frozen=True):
         event = self._event(invocation, agent, place)
         if event is None:
             return None
+        if len(self.outcomes) == 1 and event.custom_metadata is None and not invocation.labels:
+            only = self.outcomes[0]
+            metadata = spell_result(self.label | only.label, only.call.name or "", only.fields)
+            return msgspec.structs.replace(event, custom_metadata=metadata)
         return add_note(event, self._note(invocation))
 
     def _note(self, invocation: Invocation) -> FlowNote:
@@ -216,7 +221,7 @@ async def run_calls(
             from weft.runtime.recall import answer_recall
 
             recalled = await answer_recall(invocation, place, plan.path, call)
-            whole = key_labels(invocation.log.view(place.scope).events).all
+            whole = label_of_log(invocation.log.view(place.scope).events)
             one.answer(msgspec.structs.replace(recalled, label=whole))
         # called alone it is the answer, and never gets here
         elif call.name == SET_RESPONSE and call.name not in bindings.tools:
@@ -418,7 +423,7 @@ def _cut_call(reply: Event | None) -> str | None:
 
 def withheld_in(reply: Event | None) -> list[str]:
     """The tools that the request of a reply did not offer, though the agent has them."""
-    if reply is None or reply.custom_metadata is None:
+    if reply is None or not reply.is_noted:
         return []
     return reply.provenance.withheld or []
 

@@ -211,7 +211,7 @@ class CodeCalls:
 
     def _take(self, event: Event) -> None:
         """Take in an event of this place: calls, or what they came to."""
-        notes = event.provenance if event.custom_metadata is not None else NOTHING
+        notes = event.provenance if event.is_noted else NOTHING
         if notes.code is not None:
             self._steps.append(event)
             self._snapshots += len(notes.code.snapshot or "") * 3 // 4

@@ -24,6 +24,7 @@ from weft.session.flow import (
     flow_in,
     join_labels,
     key_labels,
+    label_of_log,
     note_of,
     read_leaves,
 )
@@ -51,8 +52,13 @@ class RunFlow:
         listed = [*names]
         if not listed:
             return TRUSTED
-        known = key_labels(self._log.session.events, listed)
-        return known.of(listed) | join_labels(self._temp.get(name, TRUSTED) for name in listed)
+        events = self._log.session.events
+        label = key_labels(events, listed).of(listed)
+        if "session" in listed:
+            label |= label_of_log(events)
+        if self._temp:
+            label |= join_labels(self._temp.get(name, TRUSTED) for name in listed)
+        return label
 
     def of_context(self, context: "CallbackContext | None") -> TrustLabel:
         """The label of what a callback or a tool was seen to read."""

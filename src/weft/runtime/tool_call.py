@@ -332,6 +332,11 @@ class ToolCall:
             confirmed=self._progress.confirmed.get(call_id),
             deps=invocation.request.deps,
             questions=CallQuestions(invocation, self._bindings.agent.name, self._place, self.call),
+            label=self.label,
+            argument_labels={
+                name: join_labels(one.label for one in sources)
+                for name, sources in self._opened.items()
+            },
         )
 
     async def _call_with_callbacks(

@@ -44,7 +44,7 @@ from weft.content import Content, FileData, Part
 from weft.errors import WeftError
 from weft.media import base64_bytes
 from weft.runtime import Runner
-from weft.runtime.approvals import Deny, Pending
+from weft.runtime.approvals import Pending
 from weft.runtime.earlier import is_unfinished, require_request_id
 from weft.server.access import Identity
 from weft.server.endpoints import Call
@@ -61,6 +61,7 @@ from weft.server.run_pieces import (
     end_of_run,
     is_shown,
     pieces_of_run,
+    refuse_question,
 )
 from weft.server.served import ServedApps, ServedRun
 from weft.session import Event, Session, SessionKey
@@ -294,7 +295,7 @@ class AgentTasks(RequestHandler):
             session, run = await self._find(params.id, user)
             key = _key(session)
             if questions := open_questions(session, run, frozenset()):
-                answers = {one.call_id: _refusal_of(one) for one in questions}
+                answers = {one.call_id: refuse_question(one) for one in questions}
                 await self._served.start(
                     self._runner, None, user=user, session=key.id, answers=answers
                 )
@@ -600,10 +601,3 @@ def _read_answers(
     if isinstance(value, dict) and value and value.keys() <= known:
         return dict(value)
     return {questions[0].call_id: value} if len(questions) == 1 else None
-
-
-def _refusal_of(question: Pending) -> object:
-    """What a question is answered with whose task is cancelled."""
-    if question.kind == "confirm":
-        return Deny("the task was cancelled")
-    return {"action": "cancel"} if question.kind == "input" else {"error": "it was cancelled"}

@@ -28,7 +28,15 @@ from weft.errors import UsageError, describe_kind
 from weft.inspector.sources import SessionSource
 from weft.misuse import explain_calls
 from weft.runtime import Runner
-from weft.server import adk, openai, openai_conversations, sessions, watching
+from weft.server import (
+    adk,
+    ag_ui,
+    ai_stream,
+    openai,
+    openai_conversations,
+    sessions,
+    watching,
+)
 from weft.server.access import (
     LOOPBACK,
     Authenticate,
@@ -384,4 +392,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *adk.ENDPOINTS,
     *openai.ENDPOINTS,
     *openai_conversations.ENDPOINTS,
+    *ag_ui.ENDPOINTS,
+    *ai_stream.ENDPOINTS,
 )

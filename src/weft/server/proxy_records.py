@@ -397,9 +397,9 @@ class ProxySessions:
             self._sessions = RecordedSessions(read)
         return self._sessions
 
-    async def sessions(self) -> list[Json]:
-        """A row for each conversation."""
-        return await self._refresh().sessions()
+    async def sessions(self, search: str = "") -> list[Json]:
+        """A row for each conversation; only those that hold all words of `search`."""
+        return await self._refresh().sessions(search)
 
     async def inspection(self, key: str) -> Inspection:
         """The conversation of that key."""

@@ -9,14 +9,14 @@ from contextlib import aclosing
 from typing import Literal, NamedTuple, TypeAlias
 
 from weft.content import FunctionCall, FunctionResponse
-from weft.runtime.approvals import Pending
+from weft.runtime.approvals import Deny, Pending
 from weft.runtime.result import counted_usage
 from weft.server.openai_sessions import open_questions
 from weft.server.stream import stream_problem
 from weft.session import Event, Session, Usage
 from weft.session.event import without_temp
 from weft.session.lookback import RESERVED
-from weft.values import JsonObject
+from weft.values import JsonObject, compact
 
 
 class TextPiece(NamedTuple):
@@ -133,8 +133,12 @@ async def pieces_of_run(
     events: AsyncGenerator[Event, None],
     final_session: Callable[[], Awaitable[Session]],
     run: str,
+    tools: frozenset[str] = frozenset(),
 ) -> AsyncGenerator[RunPiece, None]:
-    """What a run does, from its first event to its end; an error is how it ends."""
+    """What a run does, from its first event to its end; an error is how it ends.
+
+    `tools` are the client's own, whose results it knows how to bring.
+    """
     messages = _Messages()
     complete: list[Event] = []
     try:
@@ -152,11 +156,19 @@ async def pieces_of_run(
                         yield piece
         for piece in messages.end_all():
             yield piece
-        yield end_of_run(complete, open_questions(await final_session(), run, frozenset()))
+        yield end_of_run(complete, open_questions(await final_session(), run, tools))
     except Exception as error:
         for piece in messages.end_all():
             yield piece
         yield EndPiece("failed", [], stream_problem(error).detail, counted_usage(complete))
+
+
+def pieces_of_event(event: Event) -> Iterator[RunPiece]:
+    """The pieces of one stored event, to show what was."""
+    if is_shown(event):
+        if event.author != "user" and not event.error_code:
+            yield from _Messages().add(event)
+        yield from _acts_in(event)
 
 
 def _acts_in(event: Event) -> Iterator[RunPiece]:
@@ -184,6 +196,20 @@ def end_of_run(complete: list[Event], questions: list[Pending]) -> EndPiece:
     is_stopped = last.error_code in ("cancelled", "interrupted")
     words = last.error_message or last.error_code
     return EndPiece("cancelled" if is_stopped else "failed", [], words, usage)
+
+
+def refuse_question(question: Pending) -> object:
+    """The answer to a question that nobody wants to answer."""
+    if question.kind == "confirm":
+        return Deny("it was cancelled")
+    return {"action": "cancel"} if question.kind == "input" else {"error": "it was cancelled"}
+
+
+def result_text(result: FunctionResponse) -> str:
+    """What a call returned, as text."""
+    response = result.response or {}
+    value = response["result"] if [*response] == ["result"] else response
+    return value if isinstance(value, str) else compact(value)
 
 
 def describe_act(piece: RunPiece) -> str:

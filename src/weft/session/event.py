@@ -172,7 +172,7 @@ class Event(Value, frozen=True):
         """
         if self.error_code or (self.partial and self.interrupted):
             return True
-        return self.custom_metadata is not None and self.provenance.rejected is not None
+        return self.is_noted and self.provenance.rejected is not None
 
     @property
     def provenance(self) -> Provenance:
@@ -187,7 +187,8 @@ class Event(Value, frozen=True):
     @property
     def is_noted(self) -> bool:
         """Whether Weft, or somebody else, keeps more with this event than its label."""
-        return self.custom_metadata is not None and not has_only_flow(self.custom_metadata)
+        metadata = self.custom_metadata
+        return metadata is not None and not has_only_flow(metadata)
 
     def is_final_response(self) -> bool:
         """Whether this event ends its agent's turn, as ADK defines it."""

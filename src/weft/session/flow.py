@@ -135,7 +135,7 @@ class FlowNote(
 
     def onto(self, metadata: JsonObject | None) -> JsonObject | None:
         """The metadata with this note; what stands there stays."""
-        if self == NO_FLOW:
+        if self is NO_FLOW or self == NO_FLOW:
             return metadata
         if metadata is None:
             return (
@@ -167,9 +167,28 @@ def _spell(note: FlowNote) -> JsonObject:
 @lru_cache(4096)
 def _spell_metadata(note: FlowNote) -> JsonObject:
     """The metadata of an event with nothing but a label; nobody changes it."""
-    return {KEY: {FLOW: _spell(note)}}
+    return _keep(note)
 
 
+def _keep(note: FlowNote) -> JsonObject:
+    if len(_MADE) >= 8 * _MOST_READ:
+        _MADE.clear()
+    metadata: JsonObject = {KEY: {FLOW: _spell(note)}}
+    _MADE[id(metadata)] = metadata
+    return metadata
+
+
+_MADE: dict[int, JsonObject] = {}
+"""Metadata that was made here, by its identity: it is sound."""
+
+
+@lru_cache(4096)
+def spell_result(label: TrustLabel, tool: str, fields: FieldTrust) -> JsonObject:
+    """The metadata of an event with one result; nobody changes it."""
+    return _keep(FlowNote(label.taint, label.typed, label.secrets, {tool: fields}))
+
+
+@lru_cache(4096)
 def note_of(label: TrustLabel) -> FlowNote:
     """A label as an event keeps it."""
     return NO_FLOW if label is TRUSTED else FlowNote(label.taint, label.typed, label.secrets)
@@ -177,8 +196,15 @@ def note_of(label: TrustLabel) -> FlowNote:
 
 def has_only_flow(metadata: JsonObject) -> bool:
     """Whether metadata says nothing but a label, as that of most events that have some."""
-    notes = metadata.get(KEY)
-    return len(metadata) == 1 and isinstance(notes, dict) and len(notes) == 1 and FLOW in notes
+    if len(metadata) != 1 or KEY not in metadata:
+        return False
+    notes = metadata[KEY]
+    return type(notes) is dict and len(notes) == 1 and FLOW in notes
+
+
+def is_flow(metadata: JsonObject) -> bool:
+    """Whether this very metadata was made here for a label, and holds nothing else."""
+    return _MADE.get(id(metadata)) is metadata
 
 
 def flow_in(metadata: JsonObject | None) -> FlowNote | None:
@@ -190,10 +216,23 @@ def flow_in(metadata: JsonObject | None) -> FlowNote | None:
     stored = notes.get(FLOW) if isinstance(notes, dict) else None
     if stored is None:
         return None
+    known = _READ.get(id(stored))
+    if known is not None and known[0] is stored:
+        return known[1]
     try:
-        return msgspec.convert(stored, FlowNote)
+        note = msgspec.convert(stored, FlowNote)
     except msgspec.ValidationError:
-        return FlowNote(taint=("unreadable",))
+        note = FlowNote(taint=("unreadable",))
+    if len(_READ) >= _MOST_READ:
+        _READ.clear()
+    _READ[id(stored)] = (stored, note)
+    return note
+
+
+_MOST_READ = 1024
+
+_READ: dict[int, tuple[object, FlowNote]] = {}
+"""Notes that were read before, by the identity of their JSON, which nobody changes."""
 
 
 def mark_imported(metadata: JsonObject | None) -> JsonObject:
@@ -303,6 +342,7 @@ def _read_leaves(
         yield Leaf(field, path, value, _judge(value, _trust_of(trust, field), members))
 
 
+@lru_cache(4096)
 def is_field_name(name: str) -> bool:
     """Whether a key looks like the name of a field: a word or three, without blanks."""
     return _NAME.fullmatch(name) is not None
@@ -320,6 +360,8 @@ def _judge(value: Json, trust: Trust, members: frozenset[str] = frozenset()) -> 
         return trust
     if not isinstance(value, str):
         return "typed"
+    if len(value) > MOST_TYPED and value not in members:
+        return "untrusted"
     if not value or value in members or _DATE.fullmatch(value) or _NUMBER.fullmatch(value):
         return "typed"
     if trust == "typed" and is_typed_text(value):
@@ -345,12 +387,45 @@ def describe_fields(
             return _ONE_TYPED if kind == "typed" and name == "result" else FieldTrust((name,))
     taint: set[str] = set()
     typed: set[str] = set()
-    for leaf in read_leaves(response, trust, members):
-        if leaf.trust == "untrusted":
-            taint.add(leaf.field)
-        elif leaf.trust == "typed" and leaf.value is not None and leaf.value != "":
-            typed.add(leaf.field)
-    return FieldTrust(tuple(sorted(taint)), tuple(sorted(typed - taint)))
+    _gather_fields(response, trust, members, "result", taint, typed)
+    return _make_fields(tuple(sorted(taint)), tuple(sorted(typed - taint)))
+
+
+@lru_cache(4096)
+def _make_fields(taint: tuple[str, ...], typed: tuple[str, ...]) -> FieldTrust:
+    return FieldTrust(taint, typed)
+
+
+def _gather_fields(
+    value: Json,
+    trust: Declared,
+    members: frozenset[str],
+    field: str,
+    taint: set[str],
+    typed: set[str],
+) -> None:
+    """The fields of a result, as `read_leaves` judges its values: this is done for every result."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            inner = name
+            if not is_field_name(name):
+                inner = field
+                _gather_fields(name, trust, members, field, taint, typed)
+            if type(each) is not str:
+                _gather_fields(each, trust, members, inner, taint, typed)
+            elif each and inner not in taint:  # one text is enough
+                kind = trust if isinstance(trust, str) else _trust_of(trust, inner)
+                judged = _judge(each, kind, members)
+                if judged != "trusted":
+                    (taint if judged == "untrusted" else typed).add(inner)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _gather_fields(each, trust, members, field, taint, typed)
+    elif value is not None and value != "" and field not in taint:
+        kind = trust if isinstance(trust, str) else _trust_of(trust, field)
+        judged = _judge(value, kind, members)
+        if judged != "trusted":
+            (taint if judged == "untrusted" else typed).add(field)
 
 
 _ONE_TYPED = FieldTrust((), ("result",))
@@ -395,22 +470,38 @@ class _Stored(dict[str, Trust]):
 # --- keys and artifacts
 
 
+class WholeLabel(msgspec.Struct, frozen=True):
+    """The label of all that a log says."""
+
+    label: TrustLabel = TRUSTED
+
+    def after(self, events: "Sequence[Event]", /) -> "WholeLabel":
+        """The same once these events follow."""
+        return WholeLabel(join_labels((self.label, *(flow_of(event).label for event in events))))
+
+
+def label_of_log(log: "Strand[Event]") -> TrustLabel:
+    """The label of all that a log says."""
+    return log.derive(WholeLabel).after(log.tail).label
+
+
 class KeyLabels(msgspec.Struct, frozen=True):
-    """The labels of state keys and artifacts, of their last write; `all` is that of the log."""
+    """The labels of state keys and artifacts, of their last write."""
 
     last: Mapping[str, TrustLabel] = {}
-    all: TrustLabel = TRUSTED
 
     def after(self, events: "Sequence[Event]", /) -> Self:
         """The same once these events follow."""
         from weft.session.event import written_by
 
-        last, whole = self.last, self.all
+        last = self.last
         for event in events:
-            label: TrustLabel | None = None
-            if event.custom_metadata is not None or event.content is not None:
-                whole |= flow_of(event).label
             actions = event.actions
+            if not actions.state_delta and not actions.artifact_delta:
+                # a branch, or the node that opens one, writes for the branch alone
+                is_inside = event.branch is not None or actions.agent_state is not None
+                if not is_inside or not event.is_noted:
+                    continue
             written = written_by(event)
             if not written and not actions.artifact_delta:
                 continue
@@ -429,10 +520,10 @@ class KeyLabels(msgspec.Struct, frozen=True):
                     last[key] = label
             for name in actions.artifact_delta:
                 last[f"artifact:{name}"] = note.of_key(f"artifact:{name}")
-        return self if last is self.last and whole is self.all else type(self)(last, whole)
+        return self if last is self.last else type(self)(last)
 
     def of(self, names: Iterable[str]) -> TrustLabel:
-        """The label of what was made from keys, `artifact:NAME`s, `memory` or the `session`."""
+        """The label of what was made from keys, `artifact:NAME`s or `memory`."""
         return join_labels(map(self.of_name, names))
 
     def of_name(self, name: str) -> TrustLabel:
@@ -445,8 +536,6 @@ class KeyLabels(msgspec.Struct, frozen=True):
             if at < 0 or name.startswith("artifact:"):
                 break
             name = name[:at]
-        if name == "session":
-            return self.all
         if name == "memory":
             return _MEMORY
         if name.startswith("artifact:"):  # nobody in this session wrote it
@@ -463,7 +552,7 @@ class _RecentLabels(KeyLabels, frozen=True):
     """The labels of keys that the beginning of a log, which nobody has read, did not write."""
 
 
-def key_labels(log: "Strand[Event]", names: Iterable[str] = ("session",)) -> KeyLabels:
+def key_labels(log: "Strand[Event]", names: Iterable[str] = ()) -> KeyLabels:
     """The labels of these keys and artifacts; more of a log is not read than they need."""
     from weft.session.strand import folded, skim_of
 
@@ -471,7 +560,7 @@ def key_labels(log: "Strand[Event]", names: Iterable[str] = ("session",)) -> Key
     if log.memo.get(KeyLabels) is None and (skim := skim_of(log)) is not None:
         known = skim.volatile | skim.produced | (skim.supplied or frozenset())
         keys = [one.partition(".")[0].partition("[")[0] for one in names]
-        plain = all(one not in known and one != "session" for one in keys)
+        plain = bool(keys) and all(one not in known for one in keys)
         if plain and skim.supplied is not None:  # plain talk keeps no artifacts
             kind = _RecentLabels
     labels = folded(log, kind, lambda _: kind()) if kind is _RecentLabels else log.derive(kind)

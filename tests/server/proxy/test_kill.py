@@ -15,7 +15,7 @@ from tests.server.proxy.upstream import Reply, Seen, Upstream, listening
 
 POLICY = "C.default().compact()"
 
-CALLS = int(os.environ.get("WEFT_KILLS", "0")) or 4
+CALLS = int(os.environ.get("WEFT_KILLS", "0")) or 3
 """How many calls the run has; between each two the proxy is killed."""
 
 
@@ -91,7 +91,7 @@ def run(folder: Path, *, kills: bool) -> list[bytes]:
                     {"role": "user", "content": results},
                 ]
                 messages = [*messages, *said]
-                if kills:
+                if kills and number < CALLS - 1:
                     proxy.kill()
                     proxy.start()
         finally:

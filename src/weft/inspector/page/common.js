@@ -114,14 +114,15 @@ export function toUnits(text, ends) {
 }
 
 // Characters that nobody sees, that turn others around or that steer a terminal, each as one that is seen:
-// a text keeps its length, so its places stay. Names by which the server is asked stay as they are.
+// a text keeps its length, so its places stay. Names by which the server is asked stay as they are; questions
+// that wait are spelled out where they are shown.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
 const sign = (one) => "\ufffd".repeat(one.length);
 const NAMES = new Set(["key", "id", "name", "event", "svg", "data"]);
 export function visible(value, name = "") {
   if (typeof value === "string") return NAMES.has(name) || value.search(UNSEEN) < 0 ? value : value.replace(UNSEEN, sign);
   if (Array.isArray(value)) { for (let i = 0; i < value.length; i++) if (typeof value[i] !== "number") value[i] = visible(value[i], name); }
-  else if (value && typeof value === "object") for (const key of Object.keys(value)) if (typeof value[key] !== "number") value[key] = visible(value[key], key);
+  else if (value && typeof value === "object") for (const key of Object.keys(value)) if (typeof value[key] !== "number" && key !== "waiting") value[key] = visible(value[key], key);
   return value;
 }
 

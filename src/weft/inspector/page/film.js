@@ -40,7 +40,7 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
   const wide = Math.max(2, Math.min(72, Math.max(2, Math.min(72, fit)) * zoom));
   const most = given || highest(film, ghosts);
   const high = TOP + HIGH + 32 + LANE * lanes.length;
-  const places = useMemo(() => (hasTimes && isTimed ? placeByTime(frames, frames.length * wide) : { xs: frames.map((_, i) => i * wide), ws: frames.map(() => wide) }), [frames, wide, isTimed, hasTimes]);
+  const places = useMemo(() => (hasTimes && isTimed ? placeByTime(frames, Math.max(frames.length * Math.min(wide, 4), (Math.max(280, width || 1100) - side - 12) * zoom)) : { xs: frames.map((_, i) => i * wide), ws: frames.map(() => wide) }), [frames, wide, isTimed, hasTimes, width, zoom, side]);
   const drawn = useMemo(() => draw(frames, ghosts, { side, wide, most, lanes, places }), [frames, ghosts, side, wide, most, lanes, places]);
   useEffect(() => {
     const at = side + (places.xs[now - 1] || 0), view = box.current;
@@ -60,7 +60,7 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
   return html`<div>
     <div class="film" ref=${box} data-testid="film" data-frames=${frames.length} tabindex="0" role="slider" aria-label=${label}
       aria-valuemin="1" aria-valuemax=${frames.length} aria-valuenow=${now} aria-valuetext=${now ? describe(frames[now - 1]) : ""}>
-      <svg width=${side + frames.length * wide + 8} height=${high} aria-hidden="true" onClick=${(e) => at(e) && go(at(e))} onMouseMove=${(e) => setOver(at(e))} onMouseLeave=${() => setOver(0)}>
+      <svg width=${side + Math.max(...places.xs.map((x, i) => x + places.ws[i])) + 8} height=${high} aria-hidden="true" onClick=${(e) => at(e) && go(at(e))} onMouseMove=${(e) => setOver(at(e))} onMouseLeave=${() => setOver(0)}>
         <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="5" stroke="var(--paper)" stroke-width="2" stroke-opacity=".6" /></pattern></defs>
         ${mark(now, "now")}${drawn}${over !== now && mark(over, "over")}</svg></div>
     ${shown > 0 && html`<p class="caption" data-testid="caption"><${Caption} frame=${frames[shown - 1]} ghost=${ghosts && ghosts[shown - 1]} /></p>`}
@@ -89,13 +89,14 @@ const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${la
 const clipped = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function draw(frames, ghosts, { side, wide, most, lanes, places }) {
-  const base = TOP + HIGH, w = wide > 6 ? wide - 2 : wide > 3 ? wide - 1 : wide, y = (tokens) => (HIGH * tokens) / most;
+  const isTimed = places.ws.some((one) => one !== wide);
+  const base = TOP + HIGH, w = isTimed ? Math.min(8, wide) : wide > 6 ? wide - 2 : wide > 3 ? wide - 1 : wide, y = (tokens) => (HIGH * tokens) / most;
   const box = (x, top, h, room = w) => `M${x.toFixed(1)} ${top.toFixed(1)}h${room.toFixed(1)}v${h.toFixed(1)}h-${room.toFixed(1)}z`;
   const fills = new Map(), add = (fill, path) => fills.set(fill, (fills.get(fill) || "") + path);
   let cached = "", ghost = "", shade = "", turns = "", broken = "", calls = "", quiet = "", failed = "";
   const labels = [], every = Math.ceil(34 / wide);
   frames.forEach((f, i) => {
-    const x = side + places.xs[i], long = places.ws[i] === wide ? w : places.ws[i], row = base + 15 + LANE * lanes.indexOf(laneOf(f)), plain = ghosts && ghosts[i];
+    const x = side + places.xs[i], long = isTimed ? places.ws[i] : w, row = base + 15 + LANE * lanes.indexOf(laneOf(f)), plain = ghosts && ghosts[i];
     let top = base;
     for (const s of SOURCES) if (f.sources && f.sources[s]) { const h = y(f.sources[s]); top -= h; add(s, box(x, top, h)); }
     if (f.cached) cached += box(x, base - y(f.cached), y(f.cached));
@@ -108,10 +109,10 @@ function draw(frames, ghosts, { side, wide, most, lanes, places }) {
     if (f.broken) broken += `M${(x + w / 2 - 2.5).toFixed(1)} ${base + 7}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0 -5 0`;
     if (f.problem || f.error) failed += box(x, base - 4, 4);
     if (f.calls.length) calls += box(x, row, 10, long); else quiet += box(x, row + 3, 4, long);
-    if (f.calls.length && wide >= 44) labels.push(html`<text class="call" x=${x + 3} y=${row + 8.5}>${clipped(f.calls[0].name, Math.floor((w - 4) / 5.4))}</text>`);
-    if ((i + 1) % every === 0 && (wide >= 20 || (i + 1) % (5 * Math.ceil(every / 5)) === 0)) labels.push(html`<text x=${x + w / 2} y=${base + 26 + LANE * lanes.length} text-anchor="middle">${f.number}</text>`);
+    if (f.calls.length && long >= 42) labels.push(html`<text class="call" x=${x + 3} y=${row + 8.5}>${clipped(f.calls[0].name, Math.floor((long - 4) / 5.4))}</text>`);
+    if (!isTimed && (i + 1) % every === 0 && (wide >= 20 || (i + 1) % (5 * Math.ceil(every / 5)) === 0)) labels.push(html`<text x=${x + w / 2} y=${base + 26 + LANE * lanes.length} text-anchor="middle">${f.number}</text>`);
   });
-  const end = side + frames.length * wide + 4;
+  const end = side + Math.max(...places.xs.map((x, i) => x + places.ws[i])) + 4;
   return html`
     ${[1, 0.5].map((part) => html`<line class="scale" x1=${side - 4} x2=${end} y1=${base - HIGH * part} y2=${base - HIGH * part} /><text x=${side - 8} y=${base + 4 - HIGH * part + (part === 1 ? 4 : 0)} text-anchor="end">${brief(most * part)}</text>`)}
     ${lanes.length > 1 && lanes.map((lane, i) => html`<text x=${side - 8} y=${base + 23 + LANE * i} text-anchor="end"><title>${lane}</title>${clipped(lane, 18)}</text>`)}

@@ -130,9 +130,9 @@ export function WhatIf({ session, step, film, show }) {
 function Both({ a, step, names, go }) {
   const n = a.now.session, t = a.then.session, most = Math.max(highest(a.now), highest(a.then));
   const none = () => {};
-  return html`<section class="card" data-testid="both"><${Difference} d=${a.difference} parted=${a.parted} names=${names || ["as it was", "as it would be"]} go=${go} /><div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
+  return html`<section class="card" data-testid="both"><${Difference} d=${a.difference} parted=${a.parted} names=${names || ["as it was", "as it would be"]} go=${go} />${!names && html`<div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
       <${Fact} name="money, whole session" value=${cost(t.cost, t.money)} was=${`${share(t.cost, n.cost)} of ${cost(n.cost, n.money)}`} better=${t.cost === n.cost ? undefined : t.cost < n.cost} />
-      <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>
+      <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>`}
     <h3>A: ${names ? names[0] : "as it was"}</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: ${names ? names[1] : "as it would be"}</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="as it would be" /></section>`;
 }
 
@@ -221,6 +221,7 @@ export function Graph({ session, step, film, version }) {
 // The drawing with the agent that speaks, the values that went along the edges, and those of the keys.
 function picture(text, frame, state) {
   const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement, SVG = "http://www.w3.org/2000/svg";
+  svg.setAttribute("aria-label", "graph of the agents");
   for (const one of svg.querySelectorAll("script, foreignObject, rect.paper")) one.remove();
   for (const title of svg.querySelectorAll("text.title")) if (frame && title.textContent === frame.agent && title.previousElementSibling) title.previousElementSibling.classList.add("now");
   const tracks = [...svg.querySelectorAll("g.track")], taken = [];
