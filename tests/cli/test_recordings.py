@@ -29,7 +29,8 @@ def test_sessions_of_every_format_are_imported_once(tmp_path: Path) -> None:
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
     assert lines[0] == (
-        f"{MAIN}: 7 events from claude-code.jsonl (claude-code, claude-sonnet-4-5-20250929)"
+        f"{MAIN}: 7 events from claude-code.jsonl (claude-code, claude-sonnet-4-5-20250929;"
+        " 7 messages, 3 calls, 3 results)"
     )
     assert "set aside:" in lines
     assert lines[-1] == "9 sessions in sqlite:///mine.db, app desk, imported"

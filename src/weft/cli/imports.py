@@ -110,8 +110,12 @@ def _print(outcome: ImportOutcome, options: CommandOptions) -> None:
 
 
 def _counts_in_words(recording: Recording) -> str:
-    counts = count_parts(recording)
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    one = {"messages": "message", "calls": "call", "results": "result", "media": "medium"}
+    return ", ".join(
+        f"{count:,} {one[kind] if count == 1 else kind}"
+        for kind, count in count_parts(recording).items()
+        if count
+    )
 
 
 def aside_lines(recordings: Iterable[Recording]) -> list[str]:
