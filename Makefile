@@ -10,6 +10,7 @@
 #   make prices                    the list of prices in the package again, from the genai-prices in .venv
 #   make reference                 docs/reference.md again, from the docstrings
 #   make bench                     measurements against json.dumps and other agent libraries
+#   make side-by-side RUNS=FILE    Weft, Headroom and what people do by hand on recorded runs
 #   make PYTHON=python3.12 test    use another Python
 #   make UV= test                  use pip even where uv is installed
 
@@ -24,12 +25,13 @@ BIN := .venv/bin
 BENCH := .venv-bench
 ADK := .venv-adk
 CLIENTS := .venv-clients
+HEADROOM := .venv-headroom
 HOSTS := .venv-hosts
 MCP := .venv-mcp
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 
 # An environment whose interpreter no longer runs is made again, whatever its stamps say.
-$(foreach venv,.venv $(BENCH) $(ADK) $(CLIENTS) $(HOSTS) $(MCP),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
+$(foreach venv,.venv $(BENCH) $(ADK) $(CLIENTS) $(HEADROOM) $(HOSTS) $(MCP),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
 
 # Tests wait for processes, servers and browsers about a third of their time: one worker more than
 # jobs keeps the cores busy.
@@ -42,7 +44,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 TOGETHER := $(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
 .PHONY: help demo test coverage check prices bench clean browser sandbox \
-    check-style check-mypy check-pyright check-layers test-adk test-hosts test-collect test-suite reference
+    check-style check-mypy check-pyright check-layers test-adk test-hosts test-collect test-suite reference side-by-side
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -69,7 +71,7 @@ test-suite:
 	    --last-failed-no-failures none --maxfail 3 $(TESTS); }
 
 test-adk:
-	$(ADK)/bin/python -m pytest tests/interop
+	$(ADK)/bin/python -m pytest tests/interop tests/test_docs.py -k "interop or adk or hosts"
 
 # The adapters for other agent libraries, and their pages.
 test-hosts:
@@ -125,8 +127,11 @@ reference: .venv/.made-dev
 bench: $(BENCH)/.made-bench .venv/.made-dev
 	$(BENCH)/bin/python bench/run.py
 
+side-by-side: $(HEADROOM)/.made-headroom .venv/.made-dev
+	$(BIN)/python bench/side_by_side.py $(RUNS) --headroom $(HEADROOM)/bin/python
+
 clean:
-	rm -rf .venv $(BENCH) $(ADK) $(CLIENTS) $(HOSTS) $(MCP) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .venv $(BENCH) $(ADK) $(CLIENTS) $(HEADROOM) $(HOSTS) $(MCP) build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -186,6 +191,12 @@ $(ADK)/.made-venv:
 $(ADK)/.made-adk: $(ADK)/.made-venv pyproject.toml bench/constraints.txt
 	$(call install,$(ADK),.[adk-test],-c bench/constraints.txt -e ".[adk-test]")
 
+$(HEADROOM)/.made-venv:
+	$(call make_venv,$(HEADROOM))
+
+$(HEADROOM)/.made-headroom: $(HEADROOM)/.made-venv bench/headroom.txt
+	$(call install,$(HEADROOM),bench/headroom.txt,--no-deps -r bench/headroom.txt)
+
 $(HOSTS)/.made-venv:
 	$(call make_venv,$(HOSTS))
 
@@ -217,7 +228,7 @@ define get_packages
 endef
 
 $(CLIENTS)/.made-node: $(CLIENTS)/.made-clients tests/server/clients-node.txt
-	$(call get_packages,$(CLIENTS),tests/server/clients-node.txt,Vercel's client)
+	$(call get_packages,$(CLIENTS),tests/server/clients-node.txt,the clients of AG-UI and Vercel)
 
 $(MCP)/.made-node: $(MCP)/.made-servers tests/tools/mcp-servers-node.txt
 	$(call get_packages,$(MCP),tests/tools/mcp-servers-node.txt,some servers of MCP)

@@ -22,6 +22,8 @@ def laws(cases: int) -> None:
     for seed in range(cases):
         try:
             met[budgets.check(seed)] += 1
+            if seed % 50 == 0:  # one that is long enough to fold
+                met[budgets.check(seed, long=True)] += 1
         except AssertionError as error:
             broken.append(str(error))
         if seed % 500 == 499:

@@ -2,6 +2,7 @@
 
     python bench/fuzz.py --requests 100000 [--seed 0] [--jobs 2]
     python bench/fuzz.py --runs 2000                             also run programs, with odd tools
+    python bench/fuzz.py --requests 20000 --long                 sessions that fold
     python bench/fuzz.py --show 4711                             one seed, as small as it gets
 
 A seed gives a program, a log and some ways to look at it; each request on the way is compared with
@@ -16,11 +17,12 @@ import sys
 import time
 import warnings
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.support.fuzz_cases import write
+from tests.support.fuzz_cases import Call, write
 from tests.support.fuzz_laws import (
     Fault,
     count_requests,
@@ -37,9 +39,9 @@ MOST_SHOWN = 12
 """How many kinds of fault are made small and shown."""
 
 
-def try_case(seed: int) -> tuple[int, int, list[Fault]]:
+def try_case(seed: int, *, long: bool) -> tuple[int, int, list[Fault]]:
     """The seed, how many requests it gave, and what is wrong with them."""
-    case = draw(seed)
+    case = draw(seed, long=long)
     return seed, count_requests(write(case)), faults_of(case)
 
 
@@ -60,11 +62,11 @@ def work(args: argparse.Namespace) -> int:
     first: dict[str, tuple[int, str]] = {}
     kinds: Counter[str] = Counter()
     seeds = requests = 0
-    began = time.monotonic()
+    began, trial = time.monotonic(), partial(try_case, long=args.long)
     with multiprocessing.Pool(args.jobs, initializer=quiet) as pool:
         while requests < args.requests:
             listed = range(args.seed + seeds, args.seed + seeds + BATCH)
-            for seed, count, faults in pool.imap_unordered(try_case, listed, 10):
+            for seed, count, faults in pool.imap_unordered(trial, listed, 10):
                 seeds, requests = seeds + 1, requests + count
                 for fault in faults:
                     kinds[fault.kind] += 1
@@ -86,17 +88,21 @@ def work(args: argparse.Namespace) -> int:
         seed, seen = first[kind]
         print(f"\n{count} times {kind}, first at seed {seed}\n{seen}")
     for kind in [one for one in first if not one.startswith("run: ")][:MOST_SHOWN]:
-        print("", kind, show_program(reduce_case(draw(first[kind][0]), faults_of, kind)), sep="\n")
+        print("", kind, _small(draw(first[kind][0], long=args.long), kind), sep="\n")
     print("clean" if not kinds else f"{sum(kinds.values())} faults of {len(kinds)} kinds")
     return 1 if kinds else 0
 
 
-def show(seed: int) -> int:
+def _small(case: Call, kind: str) -> str:
+    return show_program(reduce_case(case, faults_of, kind))
+
+
+def show(seed: int, *, long: bool) -> int:
     """Print what a seed breaks, each as a small program."""
-    case = draw(seed)
+    case = draw(seed, long=long)
     faults = faults_of(case)
     for kind in dict.fromkeys(fault.kind for fault in faults):
-        print("", kind, show_program(reduce_case(case, faults_of, kind)), sep="\n")
+        print("", kind, _small(case, kind), sep="\n")
     return 1 if faults else 0
 
 
@@ -106,10 +112,11 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=0, help="how many programs are run")
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--long", action="store_true", help="sessions that fold")
     parser.add_argument("--show", type=int, help="only this seed")
     args = parser.parse_args()
     quiet()
-    return show(args.show) if args.show is not None else work(args)
+    return show(args.show, long=args.long) if args.show is not None else work(args)
 
 
 if __name__ == "__main__":

@@ -75,19 +75,23 @@ def pipeline_turn(turn: int, agents: tuple[str, ...]) -> list[Event]:
     return [*made, ended]
 
 
-def varied_events(count: int) -> list[Event]:
-    """As `events`, of texts that never repeat, in words that are used as often as in a language."""
-    return [event for turn in range(count // 5) for event in varied_turn(turn)]
+def long_turn(turn: int) -> list[Event]:
+    """As `varied_turn`, with a result that is long enough to be folded one day."""
+    return varied_turn(turn, found=400)
 
 
-def varied_turn(turn: int) -> list[Event]:
-    """One turn of such texts."""
+def varied_turn(turn: int, *, found: int = 14) -> list[Event]:
+    """One turn of texts that never repeat, in words that are used as often as in a language.
+
+    What the tool returned has as many words as `found` says.
+    """
     invocation, call = f"i{turn}", f"c{turn}"
-    asked, found, told, offer = (_text(4 * turn + part) for part in range(4))
+    asked, told, offer = (_text(4 * turn + part) for part in (0, 2, 3))
+    result = _text(4 * turn + 1, length=found)
     said: list[tuple[str, str, Part]] = [
         ("user", "user", Part(text=asked)),
         ("bot", "model", call_part("get_weather", {"city": f"c{turn}", "day": turn}, id=call)),
-        ("bot", "user", result_part("get_weather", {"t": turn, "text": found}, id=call)),
+        ("bot", "user", result_part("get_weather", {"t": turn, "text": result}, id=call)),
         ("bot", "model", Part(text=told)),
         ("bot", "model", Part(text=offer)),
     ]

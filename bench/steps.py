@@ -2,12 +2,13 @@
 
 import json
 import time
+from collections.abc import Callable
 
-from sessions import BOT, events, turn_events, varied_events, varied_turn
+from sessions import BOT, events, long_turn, turn_events, varied_turn
 from table import Table, race
 
 import weft
-from weft import Agent, C, Session
+from weft import Agent, C, Event, Session
 from weft.meaning import is_installed
 
 STATE = {"location": "NYC"}
@@ -56,6 +57,12 @@ def measure() -> Table:
         agent, averaged = BOT.sees(policy), target > 2
         short, long = (step(n, 20, agent, averaged=averaged) for n in (100, 10_000))
         table.add(f"one more step at 10,000 events, {name}", long, "at 100", short, target)
+    for name in ("C.auto()", "C.default().fold()"):
+        agent = BOT.sees(POLICIES[name][0])
+        at = {n: step(n, 40, agent, averaged=True, turn_of=long_turn) for n in (100, 1_000, 10_000)}
+        for length, target in ((1_000, None), (10_000, 1.5)):
+            what = f"one more step at {length:,} events that fold, {name}"
+            table.add(what, at[length], "at 100", at[100], target)
     log = events(2_000)
     whole = weft.compile(BOT, session=Session("s", state=STATE, events=log))
     for dialect in ("gemini", "anthropic", "openai-chat", "openai-responses"):
@@ -70,13 +77,22 @@ def measure() -> Table:
     return table
 
 
-def step(length: int, rounds: int = 60, agent: Agent = BOT, *, averaged: bool = False) -> float:
+def step(
+    length: int,
+    rounds: int = 60,
+    agent: Agent = BOT,
+    *,
+    averaged: bool = False,
+    turn_of: Callable[[int], list[Event]] | None = None,
+) -> float:
     """The usual time of compiling after one more turn was appended, event by event.
 
-    The first turn is left out: it reads once what a cold compilation does not need.
+    The first turn is left out: it reads once what a cold compilation does not need. The mean is
+    over all steps, so a fold counts, whichever step it falls in.
     """
-    log, turn_of = (varied_events, varied_turn) if averaged else (events, turn_events)
-    session = Session("s", state=STATE, events=log(length))
+    turn_of = turn_of or (varied_turn if averaged else turn_events)
+    log = [event for turn in range(length // 5) for event in turn_of(turn)]
+    session = Session("s", state=STATE, events=log)
     weft.compile(agent, session=session).wire  # noqa: B018
     took: list[float] = []
     for turn in range(rounds):

@@ -50,6 +50,11 @@ def likeness(text: str, others: Sequence[str]) -> list[float]:
     return [sum(map(operator.mul, own, _vector(other))) for other in others]
 
 
+def direction_of(text: str) -> tuple[float, ...]:
+    """The direction that a text points to, of length 1; ask `is_installed` before."""
+    return _vector(text)
+
+
 def pieces(text: str) -> list[int]:
     """The pieces of words that a text is made of, as rows of the table; ask `is_installed`."""
     vectors = _vectors()

@@ -75,6 +75,20 @@ def test_recall_gives_back_what_was_left_out(dialect: str) -> None:
         assert compacted.look_up({"handle": handle, "lines": "1-2"}).startswith("[lines 1-2")
 
 
+def test_a_giant_result_is_bounded_where_it_can_be_recalled() -> None:
+    request = talk_in("anthropic", steps=1)
+    giant = "\n".join(f"gauge {number} shows {number * 37 % 101} bar" for number in range(4000))
+    messages = TALKS["anthropic"].messages(request)
+    messages[-1]["content"][0]["content"] = giant  # type: ignore[index]
+    compacted = weft.compact(request, C.auto())
+    assert len(json.dumps(compacted.request)) < 25_000
+    assert giant.endswith(
+        compacted.look_up({"handle": compacted.left_out[0].handle, "lines": "4000-4000"})[-20:]
+    )
+    assert weft.compact(request, C.window(2)).request is request
+    assert weft.compact(request, C.auto(lossless=True)).request is request
+
+
 def test_the_lossless_grade_hides_nothing_and_needs_no_tool() -> None:
     request = talk_in("openai-chat", steps=4, same=True)
     compacted = weft.compact(request, C.auto(lossless=True))

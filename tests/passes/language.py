@@ -54,6 +54,7 @@ from weft.passes.env import (
 )
 from weft.passes.history import pair_results
 from weft.passes.state_items import insert_examples, spell_examples
+from weft.session.flow import FlowNote, describe_fields
 from weft.session.strand import Strand
 from weft.values import JsonObject, compact
 
@@ -180,6 +181,8 @@ def _block(match: re.Match[str], position: int) -> Block:
             call_id=match["id"],
             name=result["name"],
             response=response,
+            # nobody vouches for what a tool says, unless it is declared
+            label=FlowNote(results={result["name"]: describe_fields(response)}).label,
         )
     if match["kind"] == "media":
         mime_type, size = rest.split()[:2]

@@ -21,6 +21,11 @@ def test_what_must_hold_for_any_budget_holds(model: int) -> None:
     assert met > CASES // len(budgets.MODELS), "hardly any budget was met, so little was tried"
 
 
+def test_what_must_hold_holds_for_budgets_that_fold() -> None:
+    seeds = range(30, 30 + len(budgets.MODELS))  # one of them pins what the user said
+    assert sum(budgets.check(seed, long=True) for seed in seeds) > 2 * len(budgets.MODELS)
+
+
 def test_a_budget_that_is_larger_by_any_amount_never_keeps_less() -> None:
     one = budgets.case(11)._replace(policy=C.default())
     kept: list[tuple[int, int]] = []

@@ -2,14 +2,13 @@
 
 import random
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 import pytest
 
-import weft
 from tests.support.build import calls, returns, says, user
 from tests.support.laws import all_laws
 from weft import (
@@ -17,23 +16,24 @@ from weft import (
     Agent,
     C,
     Content,
-    CustomAgent,
     Event,
     Part,
-    RunContext,
     Session,
     TokenBudget,
     tool,
 )
 from weft.compiler import Compilation, compile_request
+from weft.compiler.costs import break_of
+from weft.compiler.receipt import expect
 from weft.compiler.tools import values_of
 from weft.content import FunctionCall, call_part, result_part
 from weft.declare import Policy
+from weft.dialects.strict import check_request
 from weft.errors import DeclarationError
-from weft.ir import CallBlock, Item, Prompt, ResultBlock, TextBlock
+from weft.inspector.inspection import Inspection
+from weft.ir import CallBlock, Item, TextBlock
 from weft.ir.block import FOLDED
 from weft.runtime.recall import found_among
-from weft.testing import ScriptedModel, call
 from weft.values import JsonObject
 
 MODELS = ("claude-opus-5", "gpt-5", "gpt-5.6", "gemini-2.5-flash", "http://host/v1#m")
@@ -380,74 +380,70 @@ def test_lines_and_queries_get_a_part_of_a_step() -> None:
     assert "path: a.py" in get()
 
 
-def test_a_window_smaller_than_the_head_is_still_a_legal_request() -> None:
-    model = ScriptedModel(["Done."])
-    agent = Agent("bot", model=model, tools=[read], instruction="word " * 60_000).sees(C.auto())
-    assert weft.run_sync(agent, "Go").text == "Done."
-
-
-def looks(agent: str, count: int = 40) -> tuple[ScriptedModel, Agent]:
-    """An agent that looks at many things, and then gets back the first of its notes."""
-
-    def look(path: str) -> str:
-        """Look."""
-        return "\n".join(f"{path} {k} {' '.join(WORDS)}" for k in range(90))
-
-    def first_folded(prompt: Prompt) -> object:
-        notes = [b.text for b in prompt.blocks if isinstance(b, TextBlock) and b.origin == FOLDED]
-        step = re.search(r"^#(\d+) look (\w+)", notes[0], re.MULTILINE)
-        assert step is not None
-        return call("recall", handle=f"#{step[1]}", query=f"{step[2]} 7 {WORDS[0]}")
-
-    script = [*(call("look", path=f"{agent}{n}") for n in range(count)), first_folded, "Done."]
-    model = ScriptedModel(script, dialect="openai-chat")
-    made = Agent(agent, model=model, tools=[look], instruction="Look. " * 50, max_steps=60)
-    return model, made.sees(C.auto())
-
-
-class Twice(CustomAgent):
-    """Runs an agent, as code may."""
-
-    inner: Agent
-
-    async def run(self, ctx: RunContext) -> AsyncIterator[Event]:
-        async for event in ctx.run(self.inner):
-            yield event
-
-
-@pytest.mark.parametrize("shape", ["alone", "as a tool", "in a flow", "handed over to", "in code"])
-def test_a_step_is_recalled_by_its_number_wherever_its_agent_stands(shape: str) -> None:
-    model, worker = looks("worker")
-    first = Agent("first", model=ScriptedModel(["I begin."]))
-    node: object = worker
-    if shape == "as a tool":
-        calls_it = ScriptedModel([call("worker", request="Go"), "All done."])
-        node = Agent("boss", model=calls_it, tools=[worker])
-    elif shape == "in a flow":
-        node = first >> (worker | Agent("other", model=ScriptedModel(["Elsewhere."])))
-    elif shape == "handed over to":
-        hands = ScriptedModel([call("transfer_to_agent", agent_name="worker")])
-        node = Agent("router", model=hands, sub_agents=[worker])
-    elif shape == "in code":
-        node = Twice("twice", inner=worker)
-    weft.run_sync(node, "Go. " * 30).check()  # type: ignore[arg-type]
-    last = model.prompts[-1]
-    (answer,) = [b for b in last.blocks if isinstance(b, ResultBlock) and b.name == "recall"]
-    assert f" 7 {WORDS[0]}" in str(answer.response["result"])
-
-
-def test_a_fold_says_what_it_costs_and_saves() -> None:
-    one = scene(1, "gpt-5", C.default().fold())
-    reasons = {
-        note.reason
-        for _, compiled in requests(one)
-        for step in compiled.steps
-        for note in step.notes
-        if note.step == "fold_steps"
-    }
-    assert any(
-        re.search(r"steps became a note of [\d,]+ tokens, which costs", one) for one in reasons
+def test_what_cannot_be_folded_is_said_and_the_request_is_legal() -> None:
+    events = events_of(3, steps=60)
+    pins, head = C.default().priority(1).fold(), "Write well. " * 4_000
+    for model, policy, instruction, words in (
+        ("gpt-5", pins, "", "info[WEFT509] none of 68 steps may be folded: all are in tier 1"),
+        ("gpt-4", pins, "", "of them stand before the conversation; none of 68 steps"),
+        ("gpt-4", C.auto(), head, "write a shorter instruction, or fewer tools"),
+    ):
+        agent = Agent("bot", model=model, tools=[read, ask_back], instruction=instruction)
+        compiled = compile_request(agent.sees(policy), session=Session("s", events=events))
+        (found,) = [str(one) for one in compiled.diagnostics if one.code == "WEFT509"]
+        assert words in found, found
+        assert check_request(compiled.dialect, compiled.wire, model) == ()
+    few = compile_request(
+        Agent("bot", model="gpt-4", instruction=head).sees(C.auto()),
+        session=Session("s", events=events[:1]),
     )
+    assert [one.code for one in few.diagnostics] == ["WEFT509"]
+
+
+@pytest.mark.parametrize("policy", [C.auto(), C.default().fold(), C.default()])
+def test_what_a_union_pins_is_not_folded(policy: Policy) -> None:
+    united = C.user().priority(1) + policy
+    for pinned in (united.budget(60_000), united if policy != C.default() else united.fold()):
+        compiled = last_of(pinned, events_of(3, steps=60))
+        words = [text for item in compiled.prompt.items for text in texts(item)]
+        assert [
+            one for one in events_of(3, 60) if one.author == "user" and one.text not in words
+        ] == []
+
+
+def test_a_budget_folds_nothing_that_its_agent_does_not_see() -> None:
+    for policy in (C.window(2), C.relevant(top_k=2), C.select(kind="user")):
+        assert notes_in(last_of(policy.budget(16_000), events_of(3, steps=60))) == []
+
+
+def test_each_fold_is_explained_where_it_is_made_with_its_price_and_gain() -> None:
+    one = scene(1, "gpt-5", C.default().fold())
+    before = folds = 0
+    for at, compiled in requests(one):
+        if len(notes_in(compiled)) == before:
+            continue
+        before, folds = len(notes_in(compiled)), folds + 1
+        report, film = (
+            compiled.explain(),
+            Inspection(one.agent, Session("s", events=one.events[: at + 1])).film(),
+        )
+        reasons = [row.reason for row in report.left_out if row.action == "added"]
+        said = re.sub(r"\s+", " ", str(report))
+        assert all(reason in said for reason in reasons)
+        price = reasons[-1].partition(";")[0]
+        assert re.fullmatch(
+            r"\d+ steps became a note of [\d,]+ tokens, which costs [\d,]+ fresh tokens"
+            r" and saves [\d,]+ at each later request", price
+        )  # fmt: skip
+        assert compiled.prefix_break is not None
+        assert price in compiled.prefix_break.reason
+        assert compiled.prefix_break.lost_tokens <= compiled.tokens
+        assert price in expect(compiled).blame
+        assert price in str(film["frames"][-1])  # type: ignore[index, call-overload]
+        broken = break_of(compiled)
+        assert broken is not None
+        assert broken.passes == ("fold_steps",)
+    assert folds > 2
 
 
 BUDGETS = {
@@ -481,7 +477,7 @@ def test_a_budget_is_kept_by_folds_in_batches(name: str) -> None:
 def test_a_fold_leaves_no_thought_after_it_that_is_bound_to_what_was_before() -> None:
     chance = random.Random(8)
     events = [user("Go", inv="i0", id="u", timestamp=0.0)]
-    for step in range(50):
+    for step in range(90):
         thought = Part(text="hm", thought=True, thought_signature="c2ln")
         parts = (thought, call_part("read", {"path": f"f{step}.py"}, id=f"c{step}"))
         made = {"weft": {"provider": "anthropic", "model": "claude-opus-5-5"}}
@@ -504,6 +500,44 @@ def test_a_fold_leaves_no_thought_after_it_that_is_bound_to_what_was_before() ->
     compiled = last_of(C.default().fold(), done, "claude-opus-5-5")
     assert notes_in(compiled)
     assert "thinking" not in str(compiled.wire["messages"])
+
+
+def test_a_file_that_was_read_stays_longer_unless_it_was_changed() -> None:
+    shown = "\n".join(f"{n:5}\t{' '.join(WORDS)}" for n in range(1, 60))
+    prose = "\n".join(" ".join(WORDS) for _ in range(60))
+    head = "Be brief. " * 12_000  # what is read with each recall counts for its price
+    agent = Agent("bot", model="gpt-5", tools=[read, ask_back], instruction=head)
+    agent = agent.sees(C.default().fold())
+
+    def seen(name: str) -> int:
+        """In how many requests the files could be read, if the file of that name is changed."""
+        events = [user("Go", id="u")]
+        for step in range(60):
+            args: JsonObject = {"path": f"src/notes_{step}.txt"}
+            text = prose
+            if step % 3 == 1:
+                args, text = {"path": f"src/part_{step}.py"}, shown
+            elif step % 3 == 2:
+                args = {"path": f"src/{name}_{step - 1}.py", "old_str": "wind", "new_str": "gale"}
+            events.append(calls("bot", "read", args, f"c{step}"))
+            events.append(returns("bot", "read", {"result": text}, f"c{step}"))
+        total = 0
+        for _, compiled in requests(Scene(agent, events)):
+            total += sum(shown in str(block) for block in results_in(compiled))
+        assert notes_in(compiled)
+        return total
+
+    assert seen("other") > 1.3 * seen("part")
+
+
+def results_in(compiled: Compilation) -> list[object]:
+    """The results in a request."""
+    return [
+        block.response["result"]
+        for item in compiled.prompt.items
+        for block in item.blocks
+        if isinstance(block, ResultBlock)
+    ]
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.5, "4"])

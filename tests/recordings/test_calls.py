@@ -216,9 +216,11 @@ def test_there_is_one_request_for_each_call(moves: list, dialect: str, recorded:
     paths = [spoken(one) for one in read]
     for path in recorder.paths:
         assert any(one[: len(path)] == path for one in paths), "no call's words are lost"
-    for one in read:
-        steps = Inspection.of_recording(one).steps
-        assert one.answers is None or len(steps) == len(one.answers)
+    steps = [step for one in read for step in Inspection.of_recording(one).steps]
+    assert len(steps) == len(recorder.lines)
+    # and each as it was recorded
+    sent = sorted(json.dumps(line.get("request", line), sort_keys=True) for line in recorder.lines)
+    assert sorted(json.dumps(step.request.wire, sort_keys=True) for step in steps) == sent
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

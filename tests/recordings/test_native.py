@@ -1,7 +1,8 @@
 """What is in a file of another program is what is read: counted here without the readers.
 
-The samples are small and made by hand after the real shapes. `WEFT_NATIVE_RECORDINGS` names a folder
-with files that the programs wrote themselves, in a folder for each format; these are counted too.
+The samples are small and made by hand after the real shapes. `WEFT_NATIVE_RECORDINGS` names a
+folder with files that the programs wrote themselves, in a folder for each format: they are counted
+too.
 """
 
 import json
@@ -175,7 +176,8 @@ def require_same(path: Path, expected: Counter[str]) -> None:
 TIME = "2026-01-02T10:00:00Z"
 
 COPILOT = [
-    {"type": "session.start", "data": {"sessionId": "s1"}, "id": "1", "timestamp": TIME, "parentId": None},
+    {"type": "session.start", "data": {"sessionId": "s1"}, "id": "1", "timestamp": TIME,
+     "parentId": None},
     {"type": "system.message", "data": {"role": "system", "content": "Be brief."}, "id": "2",
      "timestamp": TIME, "parentId": "1"},
     {"type": "user.message", "data": {"content": "List it", "transformedContent": "<now/> List it"},
@@ -191,13 +193,14 @@ COPILOT = [
     {"type": "tool.execution_complete", "id": "7", "timestamp": TIME, "parentId": "6", "data": {
         "toolCallId": "c2", "success": False, "error": {"message": "no such place"}}},
     {"type": "assistant.message", "id": "8", "timestamp": TIME, "parentId": "7", "data": {
-        "messageId": "m3", "model": "gpt-x", "apiCallId": "a2", "content": "Done.", "toolRequests": []}},
+        "messageId": "m3", "model": "gpt-x", "apiCallId": "a2", "content": "Done.",
+        "toolRequests": []}},
 ]  # fmt: skip
 
 COPILOT_EXPORT = [
     {"v": 1, "agent": "copilot-cli", "type": "user", "ts": TIME, "content": [{"text": "List it"}]},
-    {"v": 1, "agent": "copilot-cli", "type": "assistant", "ts": TIME, "id": "m1", "output_tokens": 9,
-     "content": [{"type": "text", "text": "I look."},
+    {"v": 1, "agent": "copilot-cli", "type": "assistant", "ts": TIME, "id": "m1",
+     "output_tokens": 9, "content": [{"type": "text", "text": "I look."},
                  {"type": "tool_use", "id": "c1", "name": "edit", "input": "*** Begin Patch of it",
                   "result": {"output": "It is done", "status": "success"}}]},
 ]  # fmt: skip
@@ -211,8 +214,9 @@ GEMINI = {
          "tokens": {"input": 700, "output": 5, "cached": 600, "thoughts": 8, "total": 713},
          "toolCalls": [{"id": "c1", "name": "read_file", "args": {"file": "a.json"},
                         "description": "a.json, which is long", "displayName": "ReadFile",
-                        "result": [{"functionResponse": {"id": "c1", "name": "read_file",
-                                                         "response": {"output": "an icon here"}}}]}]},
+                        "result": [{"functionResponse": {
+                            "id": "c1", "name": "read_file",
+                            "response": {"output": "an icon here"}}}]}]},
         {"id": "3", "timestamp": TIME, "type": "info", "content": "Request cancelled."},
         {"id": "4", "timestamp": TIME, "type": "gemini", "content": "Found.", "model": "gem"},
     ],
@@ -269,7 +273,8 @@ def _openhands() -> Value:
 def _span(id: str, kind: str, attributes: Value, *children: Value) -> Value:
     return {
         "span_id": id, "trace_id": "t", "span_name": id, "timestamp": TIME, "duration": "PT1M2.5S",
-        "span_attributes": {"openinference.span.kind": kind, **attributes}, "child_spans": [*children],
+        "span_attributes": {"openinference.span.kind": kind, **attributes},
+        "child_spans": [*children],
     }  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from weft import Agent, C, Session
 from weft.errors import SessionError, UsageError
 from weft.recordings import FORMATS, Recording, files_in, from_messages, read_file, read_recordings
 from weft.recordings.recording import AGENT, IMPORTED
+from weft.recordings.runs import DOCUMENTS
+from weft.recordings.spans import FLAVOURS
 from weft.replay.replay import requests_of
 from weft.values import Json, JsonObject
 
@@ -92,8 +94,12 @@ EXPECTED = [
 ]  # fmt: skip
 
 
-WITHOUT_REQUEST = {"plain", "weft", "openai-agents"}
-"""Formats of no provider's request; the items of openai-agents are those of openai-responses."""
+WITHOUT_REQUEST = {
+    "plain", "weft", "openai-agents", "copilot-cli", "pi", "autogen", "agent-framework",
+    *(one.name for one in DOCUMENTS), *(one.name for one in FLAVOURS),
+}  # fmt: skip
+"""Formats of no provider's request, which `shapes.py` has; the items of openai-agents are those of
+openai-responses."""
 
 
 def test_every_format_has_a_sample_and_is_on_the_page() -> None:

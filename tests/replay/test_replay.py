@@ -10,10 +10,10 @@ from weft import Agent, Approve, C, Runner, tool
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.declare.words import policy_from
-from weft.digest.names import telling_names
+from weft.digest.names import short_values_in, telling_names
 from weft.errors import DeclarationError, SessionError
 from weft.recordings import Recording, read_recordings, recording_of
-from weft.replay.evidence import SearchedText, evidence_in, short_values_in
+from weft.replay.evidence import SearchedText, evidence_in
 from weft.replay.page import (
     as_json,
     lines,

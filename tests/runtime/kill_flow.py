@@ -5,6 +5,7 @@ carries a digest of it, so that a request that differs after a crash changes all
 """
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TypeAlias, cast
 from tests.runtime.journal import Journal
 from weft import (
     Agent,
+    C,
     Content,
     CustomAgent,
     Event,
@@ -45,6 +47,8 @@ Turn: TypeAlias = str | JsonObject | list[Call] | Exception
 
 PAUSE = 0.001
 
+_FOLDED_CALL = re.compile(r"^\s*#\d+ page ", re.MULTILINE)
+
 
 @dataclass
 class Plan:
@@ -62,8 +66,8 @@ def digest_of(prompt: Prompt) -> str:
 class PlannedModel:
     """A model that does, in each of an agent's turns, what the plan has for it.
 
-    Which turn it is, it sees from how many of the agent's own turns are in the request. Plans
-    begin again at their end, for agents that are asked in several rounds.
+    Which turn it is, it sees from how many of the agent's own turns are in the request, or in its
+    notes. Plans begin again at their end, for agents that are asked in several rounds.
     """
 
     name, dialect = "planned", "gemini"
@@ -77,7 +81,7 @@ class PlannedModel:
     ) -> AsyncIterator[ModelResponse]:
         """Answer; the side journal has the request before, and the answer after."""
         mine = [i for i in prompt.items if i.author == prompt.agent and i.kind != "user"]
-        turn, digest = len(mine), digest_of(prompt)
+        turn, digest = len(mine) + len(_FOLDED_CALL.findall(str(prompt))), digest_of(prompt)
         key = f"{prompt.agent}-{turn}-{digest}"
         self._note("asked", key=key, agent=prompt.agent)
         await asyncio.sleep(PAUSE)
@@ -163,6 +167,8 @@ PLANS: dict[str, list[Turn]] = {
         [LOOK],
         "coded",
     ],
+    # a session that folds
+    "reader": [*[[("page", {"what": "?"})]] * 26, "read"],
     # one tool each
     "solo": [[("effect", {"what": "?"})], "done"],
     "batch": [[LOOK, ("effect", {"what": "?"}), LOOK], "done"],
@@ -404,6 +410,18 @@ def built_in(agent: str, note: Journal) -> Node:
     own: list[object] = [remember, load_memory] if agent == "keeper" else [PythonTool()]
     model = PlannedModel(PLANS, note)
     return Agent(agent, model=model, tools=[tools(note)["look"], *own])
+
+
+def reading(note: Journal) -> Node:
+    """An agent that reads so much that its steps become notes."""
+
+    async def page(what: str, ctx: ToolContext) -> str:
+        """Read a page."""
+        note("began", call=ctx.call_id)
+        return "\n".join(f"{what}, line {n}: the river rose and fell again" for n in range(90))
+
+    model = PlannedModel(PLANS, note)
+    return Agent("reader", model=model, tools=[page], max_steps=40).sees(C.auto())
 
 
 CODE = """

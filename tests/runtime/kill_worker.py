@@ -21,7 +21,7 @@ import weft.runtime.runner
 import weft.stores.postgres
 import weft.stores.sqlite  # noqa: F401
 from tests.runtime.journal import Journal
-from tests.runtime.kill_flow import built_in, effect, flow, in_code, inside
+from tests.runtime.kill_flow import built_in, effect, flow, in_code, inside, reading
 from weft import Approve, Event, Runner
 from weft.declare import Node
 from weft.session import Session, SessionKey, Transaction
@@ -50,9 +50,11 @@ class Job(msgspec.Struct):
 
 
 def root_of(scenario: str, note: Journal) -> Node:
-    """What a scenario runs: "flow", "solo unsafe", "batch probe", "code unsafe"."""
+    """What a scenario runs: "flow", "reader", "solo unsafe", "batch probe", "code unsafe"."""
     if scenario == "flow":
         return flow(note)
+    if scenario == "reader":
+        return reading(note)
     if scenario in BUILT_IN:
         return built_in(scenario, note)
     where, kind = scenario.split()

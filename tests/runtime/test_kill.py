@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -385,6 +385,29 @@ def test_what_was_remembered_and_what_code_wrote_is_there_once(
             assert [len(texts) for texts in trial.notes] == [1, 1]
         else:
             assert trial.artifacts == {"out.txt": [0]}
+
+
+def test_a_session_that_folds_is_killed_between_any_two_steps_and_sends_the_same_bytes(
+    worker: Worker, address: str, tmp_path: Path
+) -> None:
+    calm = Trial(worker, address, tmp_path, "reader")
+    assert calm.attempt() == 0
+    asked = calm.about("asked", "key")  # a key has the digest of its request
+    lines, reference = [line.what for line in calm.lines], calm.log
+    each = [at for at, what in enumerate(lines) if what == "asked"]
+    spacing = max(after - before for before, after in pairwise(each))
+    moments = range(2, len(lines)) if THOROUGH else (3 * spacing + 1,)
+    for moment in moments:
+        trial, kills = Trial(worker, address, tmp_path, "reader"), 0
+        # each process is killed a little further on in its step than the one before it
+        while trial.attempt(kill_after=moment + kills % spacing) == KILLED and kills < len(asked):
+            kills += 1
+        assert trial.attempt() == 0
+        assert kills >= len(lines) // (moment + spacing) // 2
+        assert list(dict.fromkeys(trial.about("asked", "key"))) == asked
+        assert by_place(trial.log) == by_place(reference)
+    folded = [turn for one in asked if (turn := int(one.split("-")[1])) != asked.index(one)]
+    assert folded == [], "what was folded was not counted"
 
 
 @pytest.mark.parametrize("where", PLACES)

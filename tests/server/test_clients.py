@@ -5,9 +5,7 @@ They need other versions of packages than these tests, so they live in an enviro
 """
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,14 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.server.live import Live, serving
+from tests.server.programs import BIN, HOME, PROGRAMS, checks, run
 from weft import Agent
 from weft.ir import Prompt, ResultBlock
 from weft.server import app
 from weft.testing import ScriptedModel, call, chunks
-
-HOME = Path(__file__).parents[2] / ".venv-clients"
-BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
-PROGRAMS = Path(__file__).parent / "clients"
 
 if not (BIN / "llm").exists():
     warnings.warn("there is no .venv-clients: other clients are not tested", stacklevel=1)
@@ -57,25 +52,6 @@ def live(tmp_path: Path) -> Iterator[Live]:
     agent = Agent("bot", model=ScriptedModel([brain] * 200), instruction="You add.")
     with serving(app(agent, store=f"sqlite:///{tmp_path}/weft.db")) as live:
         yield live
-
-
-def run(program: Path, *arguments: object, **environment: str) -> str:
-    """What a program of the clients' environment prints."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**kept, **environment},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def checks(printed: str) -> dict[str, object]:
-    return dict(json.loads(line) for line in printed.splitlines())
 
 
 def expect(name: str, **more: object) -> dict[str, object]:

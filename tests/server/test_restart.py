@@ -48,9 +48,9 @@ bot = Agent("bot", model=ScriptedModel([say] * 20), tools=[note])
 ONE = "/api/apps/bot/sessions/s"
 
 
-def start(folder: Path) -> tuple[subprocess.Popen[str], httpx2.Client]:
+def start(folder: Path, *more: str) -> tuple[subprocess.Popen[str], httpx2.Client]:
     server = subprocess.Popen(
-        [sys.executable, "-m", "weft", "serve", "program:bot", "--port", "0"],
+        [sys.executable, "-m", "weft", "serve", "program:bot", "--port", "0", *more],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{folder}"},
         stdout=subprocess.PIPE,

@@ -18,6 +18,7 @@ from weft.ir.block import FOLDED
 from weft.passes import Env
 from weft.passes.budget import fit_budget
 from weft.passes.env import TokenFacts
+from weft.passes.fold import LEAST_BUDGET
 
 MODELS = (
     "gemini-2.5-pro",
@@ -90,10 +91,10 @@ def look(q: str = "") -> str:
     return q
 
 
-def session(dice: random.Random) -> Session:
+def session(dice: random.Random, *, long: bool = False) -> Session:
     """A conversation of a few turns, with calls, thoughts and another agent's words."""
     events: list[Event] = []
-    turns = dice.randrange(1, 9)
+    turns = dice.randrange(70, 130) if long else dice.randrange(1, 9)
 
     def say(author: str, role: str, *parts: Part) -> None:
         number = len(events)
@@ -175,20 +176,26 @@ class Case(NamedTuple):
         return compile(self.agent.sees(self.policy), session=self.session)
 
 
-def case(seed: int) -> Case:
+def case(seed: int, *, long: bool = False) -> Case:
     dice = random.Random(seed)
     instruction = "Answer in short words. " * dice.choice((1, 10))
     agent = Agent("bot", model=MODELS[seed % len(MODELS)], instruction=instruction, tools=[look])
-    return Case(agent, session(dice), view(dice))
+    return Case(agent, session(dice, long=long), view(dice))
 
 
-def check(seed: int) -> int:
-    """Everything that must hold, for one random session; how many budgets were met."""
-    one, dice = case(seed), random.Random(-seed)
+def check(seed: int, *, long: bool = False) -> int:
+    """Everything that must hold, for one random session; how many budgets were met.
+
+    Long ones have budgets that are kept by notes, in batches. So a larger budget may have a note of
+    what a smaller one has whole: it was folded later. Below them nothing is folded, and every item
+    that a smaller budget keeps stands in the request of a larger one.
+    """
+    one, dice = case(seed, long=long), random.Random(-seed)
     whole = one.whole()
     scale = Scale(whole.dialect, whole.prompt.model)
     most = round(whole.tokens * (1 + scale.counter.margin) * 1.15)
-    budgets = sorted(max(20, round(most * dice.random() ** 0.7)) for _ in range(3))
+    least = LEAST_BUDGET if long else 20
+    budgets = sorted(max(least, round(most * dice.random() ** 0.7)) for _ in range(3))
     overflow = dice.choice(("degrade", "degrade", "drop", "summarize"))
     before: Compilation | None = None
     met = 0
@@ -202,7 +209,9 @@ def check(seed: int) -> int:
         reserve = min(tokens // 10, 4096)
         bound = made.tokens * (1 + scale.counter.margin) + reserve
         assert bound <= tokens, f"{seed}: {bound} exceeds {tokens}"
-        _check_request(seed, whole.prompt, _without_summary(made.prompt), _folded(made.prompt))
+        folded = _folded(made.prompt)
+        assert not folded or tokens >= LEAST_BUDGET, f"{seed}: notes in a budget of {tokens}"
+        _check_request(seed, whole.prompt, _without_summary(made.prompt), folded)
         _check_stays(seed, whole, made, scale)
         if before is not None and overflow != "summarize":
             _check_more(seed, before.prompt, made.prompt, scale)
@@ -270,9 +279,12 @@ def _check_more(seed: int, less: Prompt, more: Prompt, scale: Scale) -> None:
     """A larger budget keeps every item, or a note of it, and of none of them less."""
     forms = {item.key: item for item in more.items}
     folded = _folded(more)
+    notes = folded | _folded(less)
     for item in less.items:
-        there = item.key in forms or item.position in folded or not item.event
-        assert there or item.kind == "summary", f"{seed}: a larger budget dropped more"
-        if item.key in forms and forms[item.key] != item:
+        if notes and (item.kind == "summary" or not item.event):
+            continue  # a note, or the opening turn that one stands for
+        if item.key not in forms:
+            assert item.position in folded, f"{seed}: a larger budget dropped more"
+        elif forms[item.key] != item:
             larger = scale.item(forms[item.key])
             assert larger >= scale.item(item), f"{seed}: a larger budget kept less"

@@ -1,6 +1,7 @@
 """A process that runs an agent with an MCP server, to be killed.
 
-It is started with a store, the address, a revision, a tool and a session.
+It is started with a store, the address, a revision, a tool and a session. The revision "a2a" is
+a remote agent, which is told the name of the tool.
 
 It prints how the run ended. `ANSWER` in the environment is JSON for `resume`: answers and retry.
 """
@@ -12,15 +13,20 @@ import sys
 
 from weft import Agent, Runner
 from weft.testing import ScriptedModel, call
-from weft.tools import MCP
+from weft.tools import A2A, MCP
 
 
 async def main(store: str, url: str, revision: str, tool: str, session_id: str) -> None:
-    args = {"amount": 5} if tool == "pay_slowly" else {}
+    args: dict[str, object] = {"amount": 5} if tool == "pay_slowly" else {}
+    source: object = (
+        MCP(url, name="toy", revision=revision) if revision != "a2a" else A2A(url, name="toy")
+    )
+    if revision == "a2a":
+        args, tool = {"message": tool}, "toy"
     # the log has the reply that made the call: a run that is resumed asks for what comes after
     resumed = json.loads(os.environ.get("ANSWER", "null"))
     model = ScriptedModel(["done"] if resumed is not None else [call(tool, **args), "done"])
-    agent = Agent("bot", model=model, tools=[MCP(url, name="toy", revision=revision)])
+    agent = Agent("bot", model=model, tools=[source])
     runner = Runner(agent, app_name="mcp-kill", store=store)
     if resumed is None:
         await runner.run(message="Go.", session_id=session_id)

@@ -127,7 +127,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         (
             "targets",
             Take("store", default=DEFAULT_STORE),
-            "host port tokens auth allow_host mcp telemetry grace workers queue engine",
+            "host port tokens auth allow_host mcp a2a telemetry grace workers queue engine",
             Take("slots", "How many turns each of the --workers runs at once."),
             "turns_per_minute open_runs tokens_per_day app_turns_per_minute app_open_runs",
             "app_tokens_per_day max_runs max_waiting metrics_port metrics_host log_form model",
@@ -141,12 +141,43 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         """,
     ),
     Command(
+        "proxy",
+        "proxy:proxy_command",
+        (
+            Take("listed", "A command to run with it, or `receipt`.", "[-- COMMAND]"),
+            Take("store", default="sqlite:///weft-proxy.db"),
+            Take("policies", "As in code, of all requests, or MODEL=POLICY, or /PATH=POLICY."),
+            "upstream config host",
+            Take("port", default=8787),
+            "tokens allow_host",
+            Take("strict", "A fault of ours is an error; else the request goes as it came."),
+            "record no_record spend redact report",
+            Take("session", "With `receipt`: only this one."),
+            Take("as_json", "With `receipt`: for machines."),
+            "log_form",
+        ),
+        """Pass requests of any agent on to its provider, made cheaper, and answers back.
+
+        Point a client's base URL here, or have a command started with it: weft proxy -- claude.
+        `weft proxy receipt` says what was promised and what was billed.
+        """,
+    ),
+    Command(
         "mcp",
         "serve:mcp_command",
         ("targets", Take("store", default=DEFAULT_STORE), "model max_llm_calls"),
         """Serve agents to an MCP client on stdin and stdout, with their sessions and the compiler.
 
         Name it in the client's settings: {"command": "weft", "args": ["mcp", "pkg.module:agent"]}.
+        """,
+    ),
+    Command(
+        "acp",
+        "serve:acp_command",
+        ("target", Take("store", default=DEFAULT_STORE), "model max_llm_calls"),
+        """Serve an agent to an editor that speaks ACP, on stdin and stdout.
+
+        Name it in the editor's settings: {"command": "weft", "args": ["acp", "pkg.module:agent"]}.
         """,
     ),
     Command(

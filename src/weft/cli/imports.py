@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from weft.cli.inputs import without_password
+from weft.cli.inputs import read_recorded_files, without_password
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json
 from weft.diagnostics import safe
 from weft.errors import SessionError
-from weft.recordings import Aside, Recording, files_in, read_files
+from weft.recordings import Aside, Recording, count_parts, files_in
 from weft.recordings.read import require_format
 from weft.recordings.recording import AGENT, merge_asides
 from weft.session import SessionKey, Store
@@ -48,12 +48,7 @@ async def _store_recordings(options: CommandOptions, files: list[Path]) -> Impor
     outcome = ImportOutcome()
     store = open_store(options.address)
     try:
-        recordings = read_files(
-            files,
-            format=options.recorded_format,
-            lenient=options.lenient,
-            failed=outcome.failed,
-        )
+        recordings = read_recorded_files(files, options, outcome.failed)
         for recording in recordings:
             if options.limit is not None and len(outcome.stored) >= options.limit:
                 break
@@ -102,7 +97,7 @@ def _print(outcome: ImportOutcome, options: CommandOptions) -> None:
         print(
             safe(
                 f"{key.id}: {len(recording.session.events):,} events from {recording.source}"
-                f" ({recording.format}{model})"
+                f" ({recording.format}{model}; {_counts_in_words(recording)})"
             )
         )
     for line in aside_lines(recording for _, recording in outcome.stored):
@@ -112,6 +107,11 @@ def _print(outcome: ImportOutcome, options: CommandOptions) -> None:
         f"{len(outcome.stored):,} sessions in {without_password(options.address)}"
         f"{', app ' + ', '.join(sorted(apps)) if apps else ''}"
     )
+
+
+def _counts_in_words(recording: Recording) -> str:
+    counts = count_parts(recording)
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
 
 
 def aside_lines(recordings: Iterable[Recording]) -> list[str]:
@@ -139,6 +139,9 @@ def _as_json(outcome: ImportOutcome) -> JsonObject:
                 "format": recording.format,
                 "model": recording.model,
                 "source": recording.source,
+                "counts": {**count_parts(recording)},
+                "parent": recording.parent,
+                "relation": recording.relation,
                 "aside": [one.as_json() for one in recording.aside],
             }
         )

@@ -3,10 +3,16 @@
 import asyncio
 import glob
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from weft.cli.inputs import find_session, require_existing, without_password
+from weft.cli.inputs import (
+    find_session,
+    read_recorded_files,
+    require_existing,
+    without_password,
+)
 from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.printing import hint_names, print_json
@@ -18,17 +24,23 @@ from weft.inspector import Inspection
 from weft.inspector.export import export_parts
 from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions, key_text
 from weft.recordings import Recording
-from weft.recordings.read import files_in, read_files
+from weft.recordings.read import files_in
 from weft.session import SessionKey
 from weft.stores import beside_store, open_artifacts, open_store
 
-_ENDINGS = (".json", ".jsonl", ".gz", ".db", ".txt")
+_ENDINGS = (".json", ".jsonl", ".traj", ".gz", ".xz", ".db", ".txt")
 
 
 def inspect_command(options: CommandOptions) -> int:
     """Show the inspector, or with --html write one session as a page."""
     options = _with_store(options)
-    redact = _redactions(options)
+    redact = read_redactions(options.redact or ())
+    if redact and options.raw:
+        raise UsageError(
+            "--raw keeps all, and --redact does not",
+            where="--redact",
+            hint="leave one of the two out",
+        )
     _require_use(options)
     if options.html is not None:
         require_folder(options.html, "--html")
@@ -134,21 +146,13 @@ def _require_use(options: CommandOptions) -> None:
             )
 
 
-def _redactions(options: CommandOptions) -> tuple[Redact, ...]:
+def read_redactions(texts: Sequence[str]) -> tuple[Redact, ...]:
     """What --redact names, as a policy would have it."""
     names = [
-        name.strip()
-        for one in options.redact or ()
-        for name in ([one] if is_pattern(one) else one.split(","))
+        name.strip() for one in texts for name in ([one] if is_pattern(one) else one.split(","))
     ]
     if not names:
         return ()
-    if options.raw:
-        raise UsageError(
-            "--raw keeps all, and --redact does not",
-            where="--redact",
-            hint="leave one of the two out",
-        )
     try:
         policy = C.default().redact(*names)
     except DeclarationError as error:
@@ -177,7 +181,7 @@ def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[Sessio
 
 def _read_recordings(options: CommandOptions, files: list[Path]) -> list[Recording]:
     """The recordings in files."""
-    return [*read_files(files_in(files), format=options.recorded_format, lenient=options.lenient)]
+    return [*read_recorded_files(files_in(files), options)]
 
 
 def _open_stored_sessions(options: CommandOptions, redact: tuple[Redact, ...]) -> StoredSessions:

@@ -325,6 +325,7 @@ class CommandOptions:
         ),
     ] = False
     mcp: Annotated[bool, Option("--mcp", help="Answer MCP clients at /mcp.")] = False
+    a2a: Annotated[bool, Option("--a2a", help="Answer other agents at /a2a/APP.")] = False
     metrics_port: Annotated[
         int | None,
         Option(
@@ -477,6 +478,35 @@ class CommandOptions:
             metavar="NAMES",
         ),
     ] = None
+
+    # what goes through a proxy
+    upstream: Annotated[
+        Texts,
+        Option("--upstream", help="Where a provider is: anthropic=URL.", metavar="NAME=URL"),
+    ] = None
+    record: Annotated[
+        Path | None, Option("--record", help="Keep what is said, a file a session.", metavar="DIR")
+    ] = None
+    no_record: Annotated[
+        bool, Option("--no-record", help="Keep nothing but recalls and bills, not even in memory.")
+    ] = False
+    spend: Annotated[
+        Texts,
+        Option(
+            "--limit",
+            help="Refuse more once this is spent: 5USD/day, 2USD/session.",
+            metavar="LIMIT",
+        ),
+    ] = None
+    report: Annotated[
+        bool,
+        Option("--report", help="Print requests that a provider refused as they went, masked."),
+    ] = False
+    config: Annotated[
+        Path | None,
+        Option("--config", help="A file with [proxy]; weft.toml if it is there.", metavar="FILE"),
+    ] = None
+
     frontier: Annotated[
         Path | None,
         Option(

@@ -10,7 +10,12 @@ from pathlib import Path
 import msgspec
 
 from weft.cli.imports import aside_lines, merged_aside
-from weft.cli.inputs import find_session, list_sessions, open_existing_store
+from weft.cli.inputs import (
+    find_session,
+    list_sessions,
+    open_existing_store,
+    read_recorded_files,
+)
 from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json, show_progress
@@ -19,7 +24,7 @@ from weft.declare import Agent, C, Policy
 from weft.declare.words import policy_from
 from weft.diagnostics import safe
 from weft.errors import SessionError, UsageError
-from weft.recordings import Recording, files_in, read_files, recording_of
+from weft.recordings import Recording, files_in, recording_of
 from weft.recordings.read import require_format
 from weft.replay.evidence import Uses
 from weft.replay.frontier import (
@@ -282,12 +287,7 @@ def _read_recordings(options: CommandOptions) -> RecordingsRead:
         return RecordingsRead(asyncio.run(_load_stored_sessions(options, options.store)))
     require_format(options.recorded_format)
     read = RecordingsRead()
-    recordings = read_files(
-        files_in(options.files or ()),
-        format=options.recorded_format,
-        lenient=options.lenient,
-        failed=read.failed,
-    )
+    recordings = read_recorded_files(files_in(options.files or ()), options, read.failed)
     read.recordings += islice(recordings, options.limit)
     if not read.recordings:
         raise read.failed[0]

@@ -78,8 +78,17 @@ def _worker_command(options: CommandOptions) -> list[str]:
     return command
 
 
-def run_application(application: "Application", options: CommandOptions, *, what: str) -> None:
-    """Listen and answer until Ctrl-C or SIGTERM; `what` is said to be served."""
+def run_application(
+    application: "Application",
+    options: CommandOptions,
+    *,
+    what: str,
+    ready: Callable[[str, Callable[[], None]], None] | None = None,
+) -> None:
+    """Listen and answer until Ctrl-C or SIGTERM; `what` is said to be served.
+
+    `ready` is called once it answers, with its address and a function that stops it.
+    """
     try:
         import uvicorn
     except ModuleNotFoundError:
@@ -106,6 +115,12 @@ def run_application(application: "Application", options: CommandOptions, *, what
             if watching is not None:
                 pages = watch_pages(application.served, LoopPulse())
                 self.watcher = HealthServer(pages, watching)
+            if ready is not None:
+                ready(f"http://{_shown_host(str(host))}:{port}", self.leave)
+
+        def leave(self) -> None:
+            """Stop as soon as what is under way has ended."""
+            self.should_exit = True
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             """Stop."""
@@ -134,7 +149,6 @@ def run_application(application: "Application", options: CommandOptions, *, what
 
 def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") -> "Application":
     from weft.server import app
-    from weft.server.access import LOOPBACK
 
     limits = _limits(options)
     runners = load_runners(options)
@@ -143,28 +157,22 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
         from weft.turns import open_turns
 
         turns = open_turns(runners[0].store, options.engine)
-    hosts = [*LOOPBACK, *(options.allow_host or ())]
-    # these two stand for all addresses, and no client asks for them by name
-    if not _is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
-        hosts.append(options.host)
     return app(
         *runners,
         auth=auth,
-        hosts=hosts,
+        hosts=listening_hosts(options),
         grace=options.grace,
         turns=turns,
         limits=limits,
         quotas=_quotas(options),
         mcp=options.mcp,
+        a2a=options.a2a,
     )
 
 
 def mcp_command(options: CommandOptions) -> int:
     """Serve the targets on stdin and stdout; the exit code is 0 once the client is gone."""
-    if importlib.util.find_spec("mcp") is None:
-        raise UsageError(
-            "the MCP SDK is not installed", where="mcp", hint="pip install 'weft[mcp]'"
-        )
+    _require_sdk("mcp", "the MCP SDK")
     from weft.server.mcp import serve_runners
 
     begin_logs(LogForm.TEXT)  # to stderr: stdout is the client's
@@ -175,6 +183,29 @@ def mcp_command(options: CommandOptions) -> int:
 
     asyncio.run(serve())
     return 0
+
+
+def acp_command(options: CommandOptions) -> int:
+    """Serve the target to an editor; the exit code is 0 once the editor is gone."""
+    _require_sdk("acp", "the SDK of ACP")
+    from weft.server.acp import run_stdio, serve_editor
+
+    begin_logs(LogForm.TEXT)  # to stderr: stdout is the editor's
+
+    async def serve() -> None:
+        (runner,) = load_runners(replace(options, targets=[options.target]))
+        async with serve_editor(runner) as agent:
+            await run_stdio(agent)
+
+    asyncio.run(serve())
+    return 0
+
+
+def _require_sdk(module: str, name: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise UsageError(
+            f"{name} is not installed", where=module, hint=f"pip install 'weft[{module}]'"
+        )
 
 
 def _limits(options: CommandOptions) -> "Limits":
@@ -250,7 +281,7 @@ def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":
 
 def _require_closed(options: CommandOptions, *, is_configured: bool) -> None:
     """Refuse to listen to other machines without knowing who asks."""
-    if not _is_loopback(options.host) and not is_configured:
+    if not is_loopback(options.host) and not is_configured:
         raise UsageError(
             f"{options.host} can be reached from other machines, and nothing says who may ask",
             where="--host",
@@ -259,7 +290,19 @@ def _require_closed(options: CommandOptions, *, is_configured: bool) -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
+def listening_hosts(options: CommandOptions) -> list[str]:
+    """The names that a server answers to."""
+    from weft.server.access import LOOPBACK
+
+    hosts = [*LOOPBACK, *(options.allow_host or ())]
+    # these two stand for all addresses, and no client asks for them by name
+    if not is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
+        hosts.append(options.host)
+    return hosts
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -275,7 +318,7 @@ def _shown_host(host: str) -> str:
 def _announce(application: "Application", what: str, place: str, form: LogForm) -> None:
     """Say what is served, and the address to open."""
     say(f"serving {what}", form, sys.stderr)
-    address = f"http://{place}/"
+    address = f"http://{place}{application.page}"
     if application.token is not None:
         address += f"?token={application.token}"
     say(address, form, sys.stdout)

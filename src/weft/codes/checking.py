@@ -378,6 +378,44 @@ Use instead:  Agent(cleared=["secret"]), @tool(cleared=["secret"]), or do not re
 """,
     ),
     Code(
+        "WEFT613",
+        _W,
+        "untrusted text can reach a consequential call",
+        """An agent has a consequential tool and sees text that nobody vouches for: of its tools, or
+under a key that an agent with such tools writes. The path says how the text comes there.
+
+Why it matters: who wrote the text may order the call. At run time the user is asked each time.
+
+Flagged:      read_file -> bot -> send_money.recipient
+Use instead:  @tool(requires={"recipient": ["user"]}), and .sees(C.default().hide()) on the agent.
+""",
+    ),
+    Code(
+        "WEFT614",
+        _I,
+        "consequences without a word about trust",
+        """A tool that must not run twice stands next to an untrusted source, and declares neither
+`consequential` nor `requires`.
+
+Why it matters: its calls are not restricted, whatever text had influence on them.
+
+Flagged:      @tool(effect="unsafe") next to a tool that reads web pages
+Use instead:  @tool(effect="unsafe", consequential=True), or requires= with who may vouch.
+""",
+    ),
+    Code(
+        "WEFT615",
+        _E,
+        "voucher that does not exist",
+        """`requires` names the field of a tool that no agent has.
+
+Why it matters: nothing can vouch for the argument, and every call is asked about.
+
+Flagged:      requires={"recipient": ["ledgr.iban"]} where the tool is `ledger`
+Use instead:  the name of the tool as it is declared.
+""",
+    ),
+    Code(
         "WEFT620",
         _W,
         "label on nothing",

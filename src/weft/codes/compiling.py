@@ -257,6 +257,20 @@ Use instead:  a larger `generate_config={"max_output_tokens": ...}`; on_truncate
 """,
     ),
     Code(
+        "WEFT509",
+        _W,
+        "nothing more can be folded",
+        """Steps become notes where that pays, or where a request fills the model's window, and here
+too few of them may: they are in tier 1, carry a label or wait for a result, or what stands before
+the conversation takes the window alone.
+
+Why it matters: the request grows on, and a provider refuses one that exceeds the window.
+
+Use instead:  a shorter instruction or fewer tools, .priority(1) and labels only where they are
+              needed, or .budget(n), which also leaves things out.
+""",
+    ),
+    Code(
         "WEFT505",
         _W,
         "run budget nearly spent",
@@ -383,6 +397,20 @@ the one in the log; the log stays as it is.
 
 Use instead:  nothing to do for logs of another program; call a tool of your own by letters,
               digits and _.
+""",
+    ),
+    Code(
+        "WEFT612",
+        _W,
+        "untrusted text decided on a call",
+        """A consequential call was asked about, refused or made though untrusted text had influence
+on it, or nobody vouches for one of its arguments. The path says how the text came there.
+
+Why it matters: who wrote the text may have ordered the call, not the user.
+
+Flagged:      read_file -> bot -> send_money.recipient
+Use instead:  requires={"recipient": ["user", "ledger.iban"]} names who may vouch for it,
+              .sees(C.default().hide()) keeps the text from the agent, a gate or a step endorses it.
 """,
     ),
     Code(

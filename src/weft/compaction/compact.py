@@ -16,20 +16,21 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 import msgspec
 
 from weft.compaction.patching import (
+    MessageOrder,
     Patcher,
     RequestEdit,
     compare_items,
-    count_stable,
+    count_common,
     spell_block,
 )
 from weft.compaction.reading import (
     AGENT,
+    ChainHashes,
     Histories,
     HistoryReader,
     ReadHistory,
     Request,
     RequestBody,
-    chain_hashes,
     read_body,
 )
 from weft.compaction.splicing import (
@@ -38,7 +39,6 @@ from weft.compaction.splicing import (
     join_elements,
     replace_fields,
     splice,
-    split_object,
 )
 from weft.compiler import Compilation, compile_request
 from weft.compiler.costs import Load, Rates, announced, load_of, rates_for
@@ -58,7 +58,7 @@ from weft.dialects.facts import YARDSTICK
 from weft.dialects.measure import Mark, Meter, TurnCost
 from weft.dialects.track import LoweringReport
 from weft.errors import DeclarationError, UsageError, WeftError
-from weft.ir import MediaBlock, ResultBlock, TextBlock, ToolDecl
+from weft.ir import Item, MediaBlock, ResultBlock, TextBlock, ToolDecl
 from weft.ir.block import RECALL
 from weft.misuse import explain_calls
 from weft.recordings.recording import tools_of
@@ -218,6 +218,7 @@ class _Record(msgspec.Struct):
     edit: RequestEdit = RequestEdit()
     length: int = 0
     adds_tool: bool = False
+    order: Sequence[int | Item] = ()
     marks_before: list[Mark] = []
     marks_after: list[Mark] = []
 
@@ -231,7 +232,7 @@ class _Work:
         self.asked = policy
         self.request: Request = body.request
         self.sources: tuple[int | None, ...] = tuple(range(len(body.messages)))
-        self.places: tuple[int, ...] = tuple(range(len(body.messages)))
+        self.order: MessageOrder = range(len(body.messages))
         self.tool: JsonObject | None = None
         self.notes: list[Diagnostic] = []
         self.edit = RequestEdit()
@@ -261,8 +262,8 @@ class _Work:
     # What is known before anything is done.
 
     @cached_property
-    def chains(self) -> list[bytes]:
-        return chain_hashes(self.body.keys, self._head_key)
+    def chains(self) -> ChainHashes:
+        return ChainHashes(self.body.keys, self._head_key)
 
     @cached_property
     def _lead(self) -> list[Json]:
@@ -363,9 +364,11 @@ class _Work:
             history,
             earlier.edit,
             earlier.length,
+            hides=self.policy.facts.makes_handles,
         )
         self.record = _records.keep(
-            (self.chains[-1], self._policy_key), _Record(self.edit, history.length)
+            (self.chains[-1], self._policy_key),
+            _Record(self.edit, history.length, order=range(len(self.body.messages))),
         )
         if RECALL in self.seen.tools and self.policy.facts.makes_handles:
             self.tool = spell_recall(self.dialect, self.model)
@@ -395,18 +398,19 @@ class _Work:
             changes, drops = edit.changes.get(index, ()), edit.drops.get(index, ())
             messages[index] = patcher.patch_message(messages[index], changes, drops)
         if edit.drops or edit.insertions:
-            added: dict[int, list[JsonObject]] = {}
+            added: dict[int, list[tuple[Item, JsonObject]]] = {}
             for one in edit.insertions:
-                added.setdefault(one.message, []).extend(patcher.spell_item(one.item))
-            rest: list[tuple[int, int | None, Json]] = []
+                spelled = [(one.item, wire) for wire in patcher.spell_item(one.item)]
+                added.setdefault(one.message, []).extend(spelled)
+            rest: list[tuple[int | Item, Json]] = []
             for index, message in enumerate((*messages, None)):
-                rest += [(index, None, one) for one in added.get(index, ())]
+                rest += added.get(index, ())
                 if message is not None:
-                    rest.append((index, index, message))
-            self.places = tuple(place for place, _, _ in rest)
-            self.sources = tuple(source for _, source, _ in rest)
-            messages = [message for _, _, message in rest]
-        self.messages = messages
+                    rest.append((index, message))
+            self.order = [one for one, _ in rest]
+            self.sources = tuple(one if isinstance(one, int) else None for one, _ in rest)
+            messages = [message for _, message in rest]
+        self.messages, self.record.order = messages, self.order
         self.request = self._put_together()
 
     @property
@@ -434,7 +438,7 @@ class _Work:
     def _splice(self, raw: bytes) -> bytes:
         """The bytes of a whole request, with those of its messages and tools that changed."""
         turns, old, new = self.dialect.traits.turns, self.body.wire, self.wire
-        fields = split_object(raw)
+        fields = self.body.fields
         values: dict[str, bytes] = {}
         if not self.edit.is_empty:
             values[turns] = self._splice_messages(bytes(fields[turns]))
@@ -443,7 +447,7 @@ class _Work:
             if "tools" in fields:
                 values["tools"] = splice(bytes(fields["tools"]), old["tools"], new["tools"])
         try:
-            return replace_fields(raw, values)
+            return replace_fields(raw, values, fields=fields)
         except Unlike:
             return encode(new)
 
@@ -487,9 +491,12 @@ class _Work:
         """Let the request be as it came: a provider would refuse it as it is."""
         self.edit, self.messages, self.wire = RequestEdit(), self.body.messages, self.body.wire
         self.request, self.tool = self.body.request, None
-        self.sources = self.places = tuple(range(len(self.messages)))
+        self.order = range(len(self.messages))
+        self.sources = tuple(self.order)
         # the next request is not to build on what was not sent
-        self.record = _records.keep((self.chains[-1], self._policy_key), _Record())
+        self.record = _records.keep(
+            (self.chains[-1], self._policy_key), _Record(order=range(len(self.messages)))
+        )
         message = (
             f"the request is left as it came, since the provider would refuse it: {problems[0]}"
         )
@@ -596,10 +603,7 @@ class _Work:
         previous = self._previous
         if previous.adds_tool is not self._adds_tool:
             return 0  # tools stand before all messages
-        stable = min(self.edit.stable, self.answered)
-        if previous is not self._earlier or not stable:
-            stable = count_stable(self.edit, previous.edit, 0, self.answered)
-        common = next((at for at, one in enumerate(self.places) if one >= stable), len(self.places))
+        common = count_common(self.edit, self.order, previous.edit, previous.order)
         return self._head_after + self._marks_after[common].total
 
     @cached_property
@@ -627,8 +631,8 @@ class _Work:
         asked = self.body.is_list or not cache.breakpoints or self._is_marked
         # providers read whole strides again: half of one is lost on average, wherever they begin
         even = cache._replace(stride=1)
-        shared = max(cache.minimum, shared - cache.stride // 2) if shared >= cache.minimum else 0
-        return load_of(tokens, shared, even, asked=asked)
+        kept = max(cache.minimum, shared - cache.stride // 2) if shared >= cache.minimum else 0
+        return load_of(tokens, kept if asked else 0, even, asked=asked)
 
     @cached_property
     def _is_marked(self) -> bool:

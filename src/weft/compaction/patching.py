@@ -77,11 +77,14 @@ def compare_items(
     history: ReadHistory,
     earlier: RequestEdit,
     length: int,
+    *,
+    hides: bool,
 ) -> RequestEdit:
     """What a policy did, from the items without it and those with it.
 
-    `earlier` is what it did to a request of `length` messages that this one begins with: the items
-    that are the same need no second look.
+    A result that every request bounds stays bounded only if the policy `hides`: whoever cannot ask
+    for it gets it whole. `earlier` is what the policy did to a request of `length` messages that
+    this one begins with: the items that are the same need no second look.
     """
     places = _Places(history)
     ends = [places.count_common(plain, earlier.plain), places.count_common(seen, earlier.seen)]
@@ -100,6 +103,8 @@ def compare_items(
             drops.setdefault(place.message, []).append((place.path or ())[:2])
             continue
         stays.add(place.message)
+        if hides and isinstance(block, ResultBlock) and block.handle:
+            block = places.read_whole(key, block)
         if place.path is not None and not _says_the_same(block, now):
             changes.setdefault(place.message, []).append(PartChange(place.path, block, now))
     for at in drops.keys() - stays:
@@ -115,7 +120,7 @@ def compare_items(
             waiting.append(item)
     insertions += [Insertion(history.length, one) for one in waiting]
     edit = RequestEdit(changes, drops, insertions, plain, seen)
-    return edit._replace(stable=count_stable(edit, earlier, first, length))
+    return edit._replace(stable=_count_stable(edit, earlier, first, length))
 
 
 def _first_message(
@@ -148,15 +153,11 @@ def _reaches(messages: Sequence[int], first: int) -> bool:
     return not messages or max(messages) >= first
 
 
-def count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
+def _count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
     """How many messages of the earlier request are in this one in the same words."""
     for at in range(first, length):
-        if (
-            [one.words for one in edit.changes.get(at, ())]
-            != [one.words for one in earlier.changes.get(at, ())]
-            or edit.drops.get(at) != earlier.drops.get(at)
-            or _inserted_at(edit, at) != _inserted_at(earlier, at)
-        ):
+        same = _inserted_at(edit, at) == _inserted_at(earlier, at)
+        if not same or not _is_same_edit(at, edit, earlier):
             return at
     return length
 
@@ -165,15 +166,50 @@ def _inserted_at(edit: RequestEdit, message: int) -> list[tuple[Block, ...]]:
     return [one.item.blocks for one in edit.insertions if one.message == message]
 
 
+MessageOrder: TypeAlias = "Sequence[int | Item]"
+"""The messages of a request after an edit: which one of those that came, or what was made."""
+
+
+def count_common(
+    edit: RequestEdit, order: MessageOrder, earlier: RequestEdit, earlier_order: MessageOrder
+) -> int:
+    """How many messages two edited requests begin with in the same words."""
+    common = 0
+    for one, other in zip(order, earlier_order, strict=False):
+        if isinstance(one, Item):
+            is_same = isinstance(other, Item) and one.blocks == other.blocks
+        else:
+            is_same = one == other and _is_same_edit(one, edit, earlier)
+        if not is_same:
+            break
+        common += 1
+    return common
+
+
+def _is_same_edit(message: int, edit: RequestEdit, earlier: RequestEdit) -> bool:
+    now, before = edit.changes.get(message, ()), earlier.changes.get(message, ())
+    same = now is before or [one.words for one in now] == [one.words for one in before]
+    return same and edit.drops.get(message) == earlier.drops.get(message)
+
+
 class _Places:
     """Where the blocks of items stand."""
 
     def __init__(self, history: ReadHistory) -> None:
         self._places = history.places.since(0)
+        self._events = history.session.events
 
     def at(self, key: Key) -> PartPlace:
         """The place of a part."""
         return self._places[key[0] - 1][key[1]]
+
+    def read_whole(self, key: Key, block: ResultBlock) -> ResultBlock:
+        """A result as it came, in place of the digest that every request has of it."""
+        content = self._events[key[0] - 1].content
+        result = ((content.parts if content is not None else None) or ())[key[1]].function_response
+        if result is None:
+            return block
+        return msgspec.structs.replace(block, response=result.response or {}, handle="")
 
     def keys(self, item: Item) -> Iterator[tuple[Key, Block]]:
         """The parts that an item was made of; none for one that a pass made."""

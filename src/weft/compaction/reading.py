@@ -7,10 +7,10 @@ read of it before is found by a hash of its messages, and only new messages are 
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from threading import Lock
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast, overload
 
 import msgspec
 
@@ -41,7 +41,7 @@ class RequestBody(NamedTuple):
     """A request as it came, and its messages one by one.
 
     `keys` are the bytes of each message, by which it is known again. `raw` is the JSON where it
-    came as such, and `is_list` says that only messages came.
+    came as such, with the bytes of its `fields`, and `is_list` says that only messages came.
     """
 
     request: Request
@@ -51,6 +51,7 @@ class RequestBody(NamedTuple):
     keys: list[bytes]
     raw: bytes | None
     is_list: bool
+    fields: Mapping[str, msgspec.Raw] = {}
 
 
 def read_body(request: Request, dialect: str | None) -> RequestBody:
@@ -76,21 +77,17 @@ def read_body(request: Request, dialect: str | None) -> RequestBody:
     is_list = isinstance(value, list)
     turns = wire.get(target.traits.turns)
     messages = turns if isinstance(turns, list) else []
-    keys = None if raw is None else _split(raw, None if is_list else target.traits.turns)
+    keys, fields = None, dict[str, msgspec.Raw]()
+    if raw is not None:
+        try:
+            fields = {} if is_list else split_object(raw)
+            span = raw if is_list else fields.get(target.traits.turns)
+            keys = split_list(span) if span is not None else []
+        except ValueError:  # its messages cannot be told apart
+            keys = None
     if keys is None or len(keys) != len(messages):  # what only Python reads has no bytes of its own
         raw, keys = None, _encode_all(messages)
-    return RequestBody(request, wire, target, messages, keys, raw, is_list)
-
-
-def _split(raw: bytes, key: str | None) -> list[bytes] | None:
-    """The messages as their bytes; None where they cannot be told apart."""
-    try:
-        if key is None:
-            return split_list(raw)
-        listed = split_object(raw).get(key)
-        return split_list(listed) if listed is not None else []
-    except ValueError:
-        return None
+    return RequestBody(request, wire, target, messages, keys, raw, is_list, fields)
 
 
 def _decode(raw: bytes) -> object:
@@ -425,14 +422,43 @@ class Histories:
             self._size = 0
 
 
-def chain_hashes(keys: Sequence[bytes], start: bytes) -> list[bytes]:
-    """After each message the hash of all messages so far, and of `start` before them."""
-    chains: list[bytes] = []
-    hasher = sha256(start)
-    for key in keys:
-        hasher.update(key)
-        chains.append(hasher.copy().digest())
-    return chains
+class ChainHashes(Sequence[bytes]):
+    """After each message the hash of all messages so far, and of `start` before them.
+
+    Mostly only the last ones are asked for, so they are worked out from marks on the way.
+    """
+
+    STRIDE = 32
+
+    def __init__(self, keys: Sequence[bytes], start: bytes) -> None:
+        self._keys = keys
+        self._known: dict[int, bytes] = {}
+        hasher = sha256(start)
+        self._marks = [hasher.copy()]
+        for at in range(self.STRIDE, len(keys) + 1, self.STRIDE):
+            hasher.update(b"".join(keys[at - self.STRIDE : at]))
+            self._marks.append(hasher.copy())
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        place = index if index >= 0 else index + len(self)
+        if not 0 <= place < len(self):
+            raise IndexError(index)
+        known = self._known.get(place)
+        if known is None:
+            mark = (place + 1) // self.STRIDE
+            hasher = self._marks[mark].copy()
+            hasher.update(b"".join(self._keys[mark * self.STRIDE : place + 1]))
+            known = self._known[place] = hasher.digest()
+        return known
 
 
 def _own_copies(body: RequestBody, start: int) -> list[Json]:

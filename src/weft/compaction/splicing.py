@@ -53,10 +53,13 @@ def encode(value: Json) -> bytes:
 
 
 def replace_fields(
-    raw: bytes, values: Mapping[str, bytes], gone: Collection[str] = frozenset()
+    raw: bytes,
+    values: Mapping[str, bytes],
+    gone: Collection[str] = frozenset(),
+    fields: Mapping[str, msgspec.Raw] | None = None,
 ) -> bytes:
     """A JSON object with other values; what is new in it comes last."""
-    fields = split_object(raw)
+    fields = split_object(raw) if fields is None else fields
     if gone:
         rest = {key: values.get(key, bytes(one)) for key, one in fields.items() if key not in gone}
         pairs = (encode(key) + b":" + value for key, value in (rest | dict(values)).items())

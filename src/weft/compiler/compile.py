@@ -442,6 +442,9 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
     previous = partial(_previous, call, plan.agent)
     compiled = Compilation(prompt, plan, call.config, woven, steps, instructions.provided, previous)
     compiled.policy, compiled.passes, compiled.ending = policy, view.passes, ending
+    compiled.log = call.session.events
+    if instructions.reads:
+        compiled.observed = instructions.reads
     if delivered.changes:
         compiled.instructions = instructions.system
     compiled.labelled = view.labelled

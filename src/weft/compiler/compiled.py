@@ -1,11 +1,12 @@
 """A compiled request: everything there is to know about it, worked out when asked for."""
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft.compiler.caching import Ending, Prediction, Reader, Tokens, predict
-from weft.compiler.costs import announced
+from weft.compiler.costs import announced, new_folds
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Woven
 from weft.compiler.plan import Plan
@@ -24,10 +25,13 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Lowered, Track, dialect_named
 from weft.dialects.track import earlier_hash, new_hash, track_of
 from weft.errors import BudgetExceeded
-from weft.ir import Item, Prompt, Stability, TextBlock
+from weft.ir import Block, Item, Prompt, Stability, TextBlock
+from weft.ir.prompt import ItemsLabel, sources_of
 from weft.misuse import unknown_name
 from weft.passes import Step
-from weft.session import Usage
+from weft.session import Event, Usage
+from weft.session.flow import TRUSTED, TrustLabel, key_labels, label_of_log
+from weft.session.strand import Strand
 from weft.values import JsonObject, canonical
 
 if TYPE_CHECKING:
@@ -114,6 +118,11 @@ class Compiled:
         """The report: a row a pass, a row a block, and why anything was left out."""
         return self._request.explain()
 
+    @property
+    def label(self) -> TrustLabel:
+        """Whose text the request was made from: the label that its answer will have."""
+        return self._request.label
+
     def origin(self, pointer: str, offset: int = 0, *, dialect: str | None = None) -> Origin:
         """Where a place of the request came from: a JSON pointer, and an offset in a string."""
         return self._request.origin(pointer, offset, dialect=dialect)
@@ -175,6 +184,10 @@ class Compilation:
     """What the model may not see of all that carries a label; None where it may see all."""
     presentable: "Callable[[Item], Item] | None" = None
     """What a report may show of an item, where the policy keeps something from the model."""
+    log: Strand[Event] | None = None
+    """The log that it was made from."""
+    observed: frozenset[str] = frozenset()
+    """The keys and artifacts that providers of the instruction were seen to read."""
     instructions: tuple[TextBlock, ...] | None = None
     """The instruction as it holds now, where a part of it is said after the conversation."""
 
@@ -204,6 +217,23 @@ class Compilation:
         """The passes it was made with."""
         self.ending: Ending | None = None
         """Why this is likely the last request of its conversation, if it is."""
+
+    @property
+    def label(self) -> TrustLabel:
+        """Whose text the request was made from: the label that its answer will have."""
+        made_of = sources_of(self.prompt)
+        return made_of.label | self._label_of_names({*made_of.names, *self.observed})
+
+    def label_of(self, block: Block) -> TrustLabel:
+        """Whose text had influence on a block."""
+        made_of = ItemsLabel().with_blocks((block,))
+        return made_of.label | self._label_of_names(made_of.names)
+
+    def _label_of_names(self, names: AbstractSet[str]) -> TrustLabel:
+        if not names or self.log is None:
+            return TRUSTED
+        label = key_labels(self.log, names).of(names)
+        return label | label_of_log(self.log) if "session" in names else label
 
     @property
     def system(self) -> str:
@@ -261,7 +291,8 @@ class Compilation:
     ) -> None:
         """Refuse a request that still holds something that its policy redacts."""
         if self.policy.protections:
-            require_protected(prompt, wire, self.policy, lowered)
+            notes = self.woven.notes
+            require_protected(prompt, wire, self.policy, lowered, self.prompt, notes)
 
     def require_cleared(self, wire: JsonObject, lowered: Lowered | None = None) -> None:
         """Refuse a request that still holds something that the model may not see."""
@@ -361,7 +392,9 @@ class Compilation:
         if shared is None or before is None or shared.broken is None:
             return None
         pointer, origin, reason, line = shared.broken
-        lost = max(0, before.tokens - self._shared_tokens(shared))
+        reason = ", as ".join((reason, *(why.partition(";")[0] for why in new_folds(self))))
+        # what was folded or taken back is not read again
+        lost = max(0, min(before.tokens, self.tokens) - self._shared_tokens(shared))
         return PrefixBreak(pointer, origin, reason, line, lost)
 
     def diff(self, other: "Compilation") -> "Diff":

@@ -17,7 +17,7 @@ from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects.caching import MARK
 from weft.dialects.facts import Cache, facts_for, seller_of, wire_name
 from weft.ir import Note, Prompt
-from weft.ir.block import RECALL
+from weft.ir.block import FOLDED, RECALL
 from weft.passes import Step
 from weft.passes.pipeline import names_of
 from weft.values import JsonObject
@@ -339,13 +339,25 @@ def read_again(compiled: "Compilation") -> int:
         return 0
     if not shared.system:
         declared = may_rewrite(compiled) and declares_recall(compiled)
-        return before.tokens if declared else 0
+        return min(before.tokens, compiled.tokens) if declared else 0
     known = {item.key for item in before.prompt.items}
     pairs = zip(before.prompt.items, compiled.prompt.items, strict=False)
     same = next((index for index, (old, new) in enumerate(pairs) if old != new), len(known))
     return sum(
         compiled.scale.item(item) for item in compiled.prompt.items.since(same) if item.key in known
     )
+
+
+def new_folds(compiled: "Compilation") -> list[str]:
+    """What each fold of this request costs and saves, if the request before did not have it."""
+    before = compiled.previous
+    known = {item.key for item in before.prompt.items} if before is not None else set[object]()
+    return [
+        note.reason
+        for step in compiled.steps
+        for note in step.notes
+        if note.step == FOLDED.name and note.after is not None and note.after.key not in known
+    ]
 
 
 def declares_recall(compiled: "Compilation") -> bool:
@@ -370,7 +382,7 @@ def break_of(compiled: "Compilation") -> Break | None:
         )
     )
     if declares_recall(compiled):
-        by = ("offer_recall",)
+        by = (FOLDED.name if new_folds(compiled) else "offer_recall",)
     if not by:
         return None
     rates = rates_for(compiled.prompt.model, tokens=compiled.tokens, lifetime=compiled.prompt.cache)

@@ -89,6 +89,7 @@ def explain(
         diagnostics=compiled.diagnostics,
         inferred=tuple(_inferred(compiled)),
         uncounted=compiled.uncounted,
+        trust=str(compiled.label),
     )
 
 
@@ -194,6 +195,7 @@ def _system(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
             block.text,
             shared,
             pieces=tuple(Piece(span.end, span.origin) for span in block.spans),
+            trust=str(compiled.label_of(block)),
         )
         counted = total
 
@@ -244,6 +246,7 @@ class SentTurns:
                     block_text(block),
                     0 <= turn < self.shared,
                     numbers[index] < self.current,
+                    trust=str(compiled.label_of(block)),
                 )
                 self.rows.append(row)
                 self._items.append(index)

@@ -93,6 +93,8 @@ class Instructions(msgspec.Struct, frozen=True):
     carried: dict[str, Json]
     provided: dict[str, str]
     diagnostics: tuple[Diagnostic, ...]
+    reads: frozenset[str] = frozenset()
+    """What providers were seen to read."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -180,12 +182,15 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
     carried: dict[str, Json] = {}
     provided: dict[str, str] = {}
     diagnostics: list[Diagnostic] = []
+    reads: set[str] = set()
     parts: list[SystemPart] = []
     for source in wording.sources:
         block = source.block
         # a recorded text may be that of a provider which the declaration no longer has
         if source.field is not None and (scope.recorded or not source.finished):
-            block = _templated(source.agent, source.field, scope, carried, provided, diagnostics)
+            block = _templated(
+                source.agent, source.field, scope, carried, provided, diagnostics, reads
+            )
         else:
             diagnostics += source.diagnostics
         if block is not None:
@@ -196,7 +201,9 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
         if one.stability > other.stability:
             features = Feature.UNORDERED
             break
-    return Instructions(tuple(parts), system, features, carried, provided, tuple(diagnostics))
+    return Instructions(
+        tuple(parts), system, features, carried, provided, tuple(diagnostics), frozenset(reads)
+    )
 
 
 def _written(agent: Agent, name: PartName, field: Field) -> Source:
@@ -208,7 +215,7 @@ def _written(agent: Agent, name: PartName, field: Field) -> Source:
     if variables or not isinstance(text, str):
         return Source(name, agent, field, finished=False, variables=variables)
     diagnostics: list[Diagnostic] = []
-    block = _templated(agent, field, Scope({}), {}, {}, diagnostics)
+    block = _templated(agent, field, Scope({}), {}, {}, diagnostics, set())
     return Source(name, agent, field, block=block, diagnostics=tuple(diagnostics))
 
 
@@ -270,11 +277,13 @@ def _templated(
     carried: dict[str, Json],
     provided: dict[str, str],
     diagnostics: list[Diagnostic],
+    reads: set[str],
 ) -> TextBlock | None:
     """The block of a text, its variables filled in; None where there is nothing to say."""
     whole = Origin("field", field, agent.name)
     answer = _provided_text(agent, field, whole, scope)
     values = answer.values
+    reads |= answer.reads
     if answer.problem is not None:
         diagnostics.append(answer.problem)
     if answer.dynamic:
@@ -562,6 +571,13 @@ class ReadonlyContext(WithDeps[DepsT]):
             deps=self._deps,
         )
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The keys and artifacts that were looked at; `session` for the log."""
+        artifacts = (f"artifact:{name}" for name in self._artifacts.read)
+        log = ("session",) if "events" in self._looked else ()
+        return frozenset((*self._state.read, *artifacts, *log))
+
     def texts(self) -> Iterator[str]:
         """Every text that was looked at, wherever it stood."""
         yield from self._state.texts()
@@ -613,6 +629,7 @@ class Provided(msgspec.Struct, frozen=True):
     dynamic: bool
     problem: Diagnostic | None = None
     values: tuple[int, ...] = ()
+    reads: frozenset[str] = frozenset()
 
 
 def provide(
@@ -638,10 +655,11 @@ def provide(
             _provider_hint(provider),
         )
         return Provided("", False, True, problem)
+    reads = handed.reads if handed is not None else frozenset[str]()
     if isinstance(value, Raw):
-        return Provided(str(value.text), True, True)
+        return Provided(str(value.text), True, True, reads=reads)
     text = "" if value is None else str(value)
-    return Provided(text, False, True, values=values_in(text, handed))
+    return Provided(text, False, True, values=values_in(text, handed), reads=reads)
 
 
 def _provider_hint(provider: object) -> str:

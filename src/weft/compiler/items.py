@@ -36,17 +36,17 @@ from weft.ir import (
     TextBlock,
     pair_blocks,
 )
-from weft.ir.prompt import LateSequence
+from weft.ir.prompt import ItemsLabel, LateSequence
 from weft.passes.history import tell_item, tell_utterance
 from weft.passes.select import note_data
 from weft.session import Compaction, Event
 from weft.session.branches import around
+from weft.session.flow import TRUSTED, TrustLabel, flow_of, join_labels
 from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
 from weft.session.strand import Strand, skim_of
 from weft.session.talk import (
     PAUSED,
-    PlainCall,
     StoredTalk,
     TalkEvent,
     Utterance,
@@ -128,7 +128,7 @@ def _build_events(
         author = event.author or _unnamed(event, agent)
         branch = event.branch or ""
         actions = event.actions
-        notes = event.provenance if event.custom_metadata is not None else NOTHING
+        notes = event.provenance if event.is_noted else NOTHING
         if notes.untrusted is not None:
             diagnostics.append(
                 report(
@@ -160,7 +160,8 @@ def _build_events(
                 if not text.isascii() and has_lone_surrogate(text):
                     text = mend_text(text, event, diagnostics)
                 origin = Origin("event", event.id, author, -1, -1, 0)
-                blocks = (TextBlock(role=role, origin=origin, text=text),)
+                label = TRUSTED if event.custom_metadata is None else flow_of(event).base
+                blocks = (TextBlock(role=role, origin=origin, text=text, label=label),)
             else:
                 # who calls speaks as the model, whatever its role says
                 if (
@@ -264,6 +265,8 @@ class PlainTalk(msgspec.Struct):
     calls: set[str] = set()
     others: set[str] = set()
     features: int = Feature.NONE
+    label: TrustLabel = TRUSTED
+    """Of talk of which only the turns are kept: whose text had influence on it."""
 
 
 def plain_items(
@@ -307,13 +310,13 @@ def plain_items(
             elif not claims(calls, talk.calls, used):
                 break  # two calls with one id must be told apart by a pass
             features |= Feature.CALLS
-            item = _exchange_item(event, events[index + 1], calls, at, author, invocation)
+            item = _exchange_item(event, events[index + 1], one, at, author, invocation)
             index += 1
         elif text := one.text:
             role: Literal["user", "model"] = "user" if one.asks else "model"
             event_id = event.id
             origin = Origin("event", event_id, author, -1, -1, 0)
-            block = TextBlock(role=role, origin=origin, text=text)
+            block = TextBlock(role=role, origin=origin, text=text, label=one.label)
             if one.wrote or one.data:
                 is_data = one.data and is_other
                 features |= Feature.WROTE if one.wrote else Feature.NONE
@@ -355,9 +358,9 @@ def _hidden_notes(
     if one.text:
         role: Literal["user", "model"] = "user" if one.asks else "model"
         origin = Origin("event", events[0].id, author, -1, -1, 0)
-        spoken = [(TextBlock(role=role, origin=origin, text=one.text),)]
+        spoken = [(TextBlock(role=role, origin=origin, text=one.text, label=one.label),)]
     elif one.calls:
-        exchange = _exchange_item(events[0], events[1], one.calls, position, author, "").blocks
+        exchange = _exchange_item(events[0], events[1], one, position, author, "").blocks
         spoken = [exchange[: len(one.calls)], exchange[len(one.calls) :]]
     notes: list[Note] = []
     for at, (event, why) in enumerate(zip(events, reasons, strict=True), position):
@@ -385,7 +388,7 @@ def _note_talk(item: Item, one: Utterance, view: TalkView, *, is_other: bool) ->
 def _exchange_item(
     asked: Event | TalkEvent,
     answered: Event | TalkEvent,
-    calls: Sequence[PlainCall],
+    one: Utterance,
     position: int,
     agent: str,
     invocation: str,
@@ -397,8 +400,9 @@ def _exchange_item(
             call,
             Origin("event", asked_id, agent, -1, -1, index),
             Origin("event", answered_id, agent, -1, -1, index),
+            one.label,
         )
-        for index, call in enumerate(calls)
+        for index, call in enumerate(one.calls)
     ]
     blocks: tuple[Block, ...] = pairs[0]
     if len(pairs) > 1:
@@ -443,9 +447,10 @@ def _summaries(
             continue
         first, last = compaction.start_timestamp, compaction.end_timestamp
         earlier = enumerate(in_view[: position - view], view)
-        covered = (at for at, one in earlier if first <= one.timestamp <= last)
-        anchor = next(covered, position)
-        item = _summary_item(event, compaction, anchor, position, reports)
+        covered = [(at, one) for at, one in earlier if first <= one.timestamp <= last]
+        anchor = covered[0][0] if covered else position
+        label = join_labels((event.label, *(one.label for _, one in covered)))
+        item = _summary_item(event, compaction, anchor, position, reports, label)
         if anchor == position and view:
             item = msgspec.structs.replace(item, kind="hidden", why=_BEFORE_VIEW)
         summaries.setdefault(anchor, []).append(item)
@@ -471,14 +476,20 @@ def _unnamed(event: Event, agent: str) -> str:
 
 
 def _summary_item(
-    event: Event, compaction: Compaction, position: int, last: int, diagnostics: list[Diagnostic]
+    event: Event,
+    compaction: Compaction,
+    position: int,
+    last: int,
+    diagnostics: list[Diagnostic],
+    label: TrustLabel,
 ) -> Item:
     """The item that stands for the events of a compaction."""
     text = compaction.compacted_content.text
     if has_lone_surrogate(text):
         text = mend_text(text, event, diagnostics)
     origin = Origin("event", event.id, event.author, part=0)
-    block = TextBlock(role="user", origin=origin, text=f"[summary of earlier turns]: {text}")
+    words = f"[summary of earlier turns]: {text}"
+    block = TextBlock(role="user", origin=origin, text=words, label=label)
     return Item(
         "summary", (block,), event.author, event.invocation_id, position, last, event.id,
         event.branch or "",
@@ -557,6 +568,7 @@ def lower_talk(
     log = events.first(read)
     items: Strand[Item] = Strand.over(LateItems(log, view, turns.starts))
     turns.keep_with(items, track)
+    items.memo[ItemsLabel] = items.settled, ItemsLabel(talk.label)
     notes = LateSequence(lambda: read_talk(log, 0, view, frozenset()).notes)
     others = talk.others
     if skim is not None:
@@ -619,6 +631,7 @@ def _lower_piece(
             features |= Feature.WROTE
         if is_in_view:
             starts.append(position)
+            talk.label = join_labels((talk.label, one.label, *[call.returned for call in calls]))
         position += 2 if calls else 1
     talk.read, talk.features = position, features
 

@@ -31,6 +31,7 @@ from weft.ir import (
 )
 from weft.media import SCHEME, data_at
 from weft.session import Event
+from weft.session.flow import TRUSTED, TrustLabel, flow_of
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.talk import INTERNAL_CALLS
 from weft.values import JsonObject, compact, has_half_character, has_lone_surrogate, scrub
@@ -38,7 +39,7 @@ from weft.values import JsonObject, compact, has_half_character, has_lone_surrog
 
 def is_internal(event: Event) -> bool:
     """Whether no model made the event: all its calls are to Weft or its client, or code's."""
-    if event.custom_metadata is not None and event.provenance.code is not None:
+    if event.is_noted and event.provenance.code is not None:
         return True
     calls = event.calls
     return bool(calls) and all(call.name in INTERNAL_CALLS for call in calls)
@@ -51,7 +52,8 @@ def blocks_of(
     assert event.content is not None
     blocks: list[Block] = []
     content = _sendable(event.content, event, diagnostics)
-    maker = event.provenance if event.custom_metadata is not None else NOTHING
+    maker = event.provenance if event.is_noted else NOTHING
+    flow = flow_of(event)
     posted = event.author == "user" or (not event.author and content.role == "user")
     for index, part in enumerate(content.parts or ()):
         origin = Origin("event", event.id, event.author, part=index)
@@ -71,8 +73,17 @@ def blocks_of(
             notes = part.provenance
         block = _block_of(part, notes, maker, origin, role, event, position)
         if block is not None:
-            blocks.append(block)
+            label = flow.of_result(block.name) if isinstance(block, ResultBlock) else flow.base
+            blocks.append(_label_block(block, label) if label is not TRUSTED else block)
     return tuple(blocks)
+
+
+def _label_block(block: Block, label: TrustLabel) -> Block:
+    """The block with a label; media of a result has that of the result."""
+    if isinstance(block, ResultBlock) and block.media:
+        media = tuple(msgspec.structs.replace(one, label=label) for one in block.media)
+        return msgspec.structs.replace(block, label=label, media=media)
+    return msgspec.structs.replace(block, label=label)
 
 
 def _speaks_for_others(part: Part) -> bool:
@@ -125,7 +136,8 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
             if has_lone_surrogate(text):
                 text = mend_text(text, event, diagnostics)
             origin = Origin("event", event.id, event.author)
-            blocks.append(TextBlock(role=role, origin=origin, text=text))
+            label = flow_of(event).base
+            blocks.append(TextBlock(role=role, origin=origin, text=text, label=label))
     # an item has one role: of a transcript of both sides the user's is taken
     return tuple(blocks[:1])
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 import msgspec
 
 from weft.declare import Policy
-from weft.declare.policy_parts import Label, Redact
+from weft.declare.policy_parts import Hide, Label, Redact
 from weft.dialects import Lowered
 from weft.errors import CompileError, ProtectionError
 from weft.ir import (
@@ -24,12 +24,14 @@ from weft.ir import (
     CodeResultBlock,
     Item,
     MediaBlock,
+    Note,
     OpaqueBlock,
     Prompt,
     ResultBlock,
     TextBlock,
     ThoughtBlock,
 )
+from weft.ir.prompt import show_block
 from weft.passes import Env
 from weft.session import Event, Session
 from weft.session.strand import Strand
@@ -43,9 +45,17 @@ _MOST_SEEN = 20_000
 
 
 def require_protected(
-    prompt: Prompt, wire: JsonObject, policy: Policy, lowered: Lowered | None = None
+    prompt: Prompt,
+    wire: JsonObject,
+    policy: Policy,
+    lowered: Lowered | None = None,
+    made: Prompt | None = None,
+    notes: Iterable[Note] = (),
 ) -> None:
     """Refuse a request that still holds something the policy takes out.
+
+    `made` is the prompt as passes left it, where somebody has changed it since, and `notes` what
+    they noted.
 
     `lowered` is the request as it was spelled, where nobody has changed it since: then only the
     turns that are new in it are looked at.
@@ -56,6 +66,8 @@ def require_protected(
     from weft.detect.redaction import resolve_targets
 
     for step in policy.protections:
+        if isinstance(step, Hide):
+            _require_hidden(prompt, wire, made if made is not None else prompt, notes)
         if not isinstance(step, Redact):
             continue
         what = resolve_targets(step.kinds, step.patterns, step.fields)
@@ -66,6 +78,34 @@ def require_protected(
                 raise _refused(kind, place, prompt.agent)
         if what.fields:
             _require_no_fields(prompt, what)
+
+
+_SHORT = 16
+"""A hidden text with fewer letters may stand in a request by chance."""
+
+
+def _require_hidden(prompt: Prompt, wire: JsonObject, made: Prompt, notes: Iterable[Note]) -> None:
+    """Refuse a request that holds untrusted text: by its label, and by its letters on the wire."""
+    from weft.passes.hide import hidden_values, is_hidden
+
+    for block in prompt.blocks:
+        if is_hidden(block.label):
+            raise _leaked(str(block.origin), prompt.agent)
+    sent = json.dumps(wire, ensure_ascii=False)
+    told = "\n".join(map(show_block, made.blocks))
+    for text in hidden_values((*notes, *made.notes)):
+        # what stands in the request by right as well, as the user's word, is not news
+        spelled = json.dumps(text, ensure_ascii=False)[1:-1]
+        if len(text) >= _SHORT and spelled in sent and text not in told and spelled not in told:
+            raise _leaked("the request", prompt.agent)
+
+
+def _leaked(where: str, agent: str) -> ProtectionError:
+    return ProtectionError(
+        "the request holds untrusted text, which the policy hides",
+        where=f"{agent}: {where}",
+        hint="look for a callback, a pass or an option that adds it",
+    )
 
 
 class _Protected:

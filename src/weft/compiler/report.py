@@ -8,6 +8,7 @@ import json
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import Literal, assert_never, cast
 
 import msgspec
@@ -24,6 +25,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.ir.block import FOLDED
 from weft.values import Json, JsonObject, compact
 
 Source = Literal[
@@ -89,6 +91,8 @@ class SentRow(msgspec.Struct, frozen=True):
     shared: bool = False
     history: bool = False
     pieces: tuple[Piece, ...] = ()
+    trust: str = "trusted"
+    """Whose text had influence on it, as `trusted` or `untrusted read_file.result`."""
 
 
 class LeftOutRow(msgspec.Struct, frozen=True):
@@ -180,6 +184,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     inferred: tuple[str, ...]
     uncounted: tuple[str, ...] = ()
     """What the provider adds that nobody else can count; then `tokens` is the least."""
+    trust: str = "trusted"
+    """What the reply will carry: the join of the request."""
 
     @property
     def by_source(self) -> dict[Source, int]:
@@ -252,7 +258,18 @@ def header_lines(report: Report) -> list[str]:
         *(f"  {line}" for line in prefix_lines(report.prefix, report.tokens)),
         f"  {cached_line(report)}",
         *(f"  {line}" for line in cost_lines(report)),
+        *trust_lines(report),
     ]
+
+
+def trust_lines(report: Report) -> list[str]:
+    """Whose text the reply will carry; nothing for a request of trusted text."""
+    if report.trust == "trusted":
+        return []
+    words = f"this reply will carry: {report.trust}"
+    lead = " " * 11
+    lines = textwrap.wrap(words, WIDTH, initial_indent=lead, subsequent_indent=lead)
+    return [f"  trust    {lines[0].strip()}", *lines[1:]]
 
 
 def at_least(report: Report) -> str:
@@ -459,11 +476,19 @@ def _left_out(rows: Sequence[LeftOutRow], limit: int | None) -> Iterator[str]:
     saved = sum(row.before - row.after for row in rows)
     yield f"left out or rewritten, {abs(saved):,} tokens {'fewer' if saved >= 0 else 'more'}"
     newest = rows if limit is None else rows[-limit:]
-    yield from _more(len(rows) - len(newest))
+    folds = [row for row in rows if _is_fold(row)]
+    for row in folds:  # each is said whole: what it costs, and what it saves
+        yield from wrap(f"  {row.step}: {safe(row.reason)}", WIDTH, subsequent_indent="    ")
+    newest = [row for row in newest if not _is_fold(row)]
+    yield from _more(len(rows) - len(newest) - len(folds))
     for row in newest:
         line = f"  {row.step} {row.action} {place_of(row.origin)}: {safe(row.reason)}"
         cost = f"  {row.before:,} -> {row.after:,}"
         yield clip(line, WIDTH - len(cost)) + cost
+
+
+def _is_fold(row: LeftOutRow) -> bool:
+    return row.step == FOLDED.name and row.action == "added"
 
 
 def _more(count: int) -> list[str]:

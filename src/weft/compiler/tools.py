@@ -303,7 +303,7 @@ def offered_in(events: Strand[Event], agent: str) -> OfferedTools | None:
         offered = dict(known.offered)
         for index in range(known.read, events.settled):
             event = events[index]
-            one = event.provenance.offered if event.custom_metadata is not None else None
+            one = event.provenance.offered if event.is_noted else None
             if one is not None:
                 offered[one.agent] = one
         known = answers.known = _Answer(events.settled, offered)
@@ -396,7 +396,8 @@ def tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
             untrusted=one.untrusted,
             deferred=one.deferred,
             dispatches=one.dispatches,
-            effect=one.effect,
+            # a log has no functions: whoever restores the tool gives it its probe again
+            effect="unsafe" if one.effect == "probe" else one.effect,
         )
         for one in declarations
     )

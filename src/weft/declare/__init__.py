@@ -2,7 +2,13 @@
 
 from weft.declare.agent import Agent, Callback, Instruction, Raw, agents_of, walk_nodes
 from weft.declare.config import RunBudget, RunConfig
-from weft.declare.context import CallbackContext, MemorySearch, Recollection, ToolContext
+from weft.declare.context import (
+    CallbackContext,
+    MemoryKeeper,
+    MemorySearch,
+    Recollection,
+    ToolContext,
+)
 from weft.declare.custom import CustomAgent, RunContext
 from weft.declare.flow import (
     Fallback,
@@ -39,6 +45,7 @@ __all__ = [
     "Instruction",
     "Loop",
     "Map",
+    "MemoryKeeper",
     "MemorySearch",
     "Node",
     "Parallel",

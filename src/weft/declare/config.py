@@ -40,6 +40,11 @@ OnTruncated = Literal["keep", "continue", "error"]
 Unfinished = Literal["leave", "resume", "reject"]
 """Leave a run that was cut off as it is, finish it first, or refuse the message."""
 
+OnUntrusted = Literal["ask", "refuse", "note"]
+"""Ask the user, refuse the call, or make it and say so."""
+
+UserTrust = Literal["trusted", "untrusted"]
+
 _NUMBER = (int, float)
 
 OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -318,6 +323,10 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
     """Passes on the requests of all agents, after their own."""
     global_instruction: str | None = None
     """A text before the instruction of every agent, with `{variables}` of the state."""
+    on_untrusted: OnUntrusted = "ask"
+    """What is done about a consequential call that untrusted text had influence on."""
+    user: UserTrust = "trusted"
+    """Whether what the user says counts as the author's word, or as anybody's text."""
 
     def __post_init__(self) -> None:
         checked = check_generate_config(self.generate_config, where="RunConfig.generate_config")
@@ -356,6 +365,8 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
                 raise _wrong_option(name, f"{name}={flag!r}", "pass True or False")
         check_choice("RunConfig", "busy", self.busy, Busy)
         check_choice("RunConfig", "unfinished", self.unfinished, Unfinished)
+        check_choice("RunConfig", "on_untrusted", self.on_untrusted, OnUntrusted)
+        check_choice("RunConfig", "user", self.user, UserTrust)
         self._check_limits()
 
     def _check_limits(self) -> None:

@@ -1,7 +1,7 @@
 """The contexts that callbacks and tools get: state they may change, a session they may read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -10,6 +10,7 @@ from weft.declare.policy_parts import MemoryScorer
 from weft.errors import UsageError, describe_kind
 from weft.schema import validate_declared
 from weft.session.event import EMPTY_ACTIONS, Actions, State
+from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.log import Session
 from weft.values import Json, JsonObject
 
@@ -68,6 +69,34 @@ class MemorySearch(Protocol):
 
     async def search(self, app_name: str, user_id: str, query: str) -> Sequence[Content]:
         """What was said that may answer the query, the best first."""
+        ...
+
+
+@runtime_checkable
+class MemoryKeeper(MemorySearch, Protocol):
+    """A memory that also says where things come from, is written, and forgets."""
+
+    async def find(
+        self,
+        app_name: str,
+        user_id: str,
+        query: str,
+        *,
+        top_k: int | None = None,
+        scorer: MemoryScorer | None = None,
+        without: str = "",
+    ) -> Sequence[Recollection]:
+        """What may answer the query, the best first, with where it comes from."""
+        ...
+
+    async def remember(
+        self, app_name: str, user_id: str, text: str, *, session: str = "", author: str = ""
+    ) -> str:
+        """Keep a note for a user, and give its id."""
+        ...
+
+    async def forget(self, app_name: str, user_id: str, id: str | None = None) -> int:
+        """Delete an entry, or all that is kept for the user."""
         ...
 
 
@@ -312,24 +341,25 @@ class CallbackContext(WithDeps[DepsT]):
     @property
     def session(self) -> Session:
         """The session as it is now, to read."""
+        self.state.reads.add("session")
         return self._running().session
 
     @property
     def user_id(self) -> str:
         """Whose session it is."""
-        return self.session.user_id
+        return self._running().session.user_id
 
     @property
     def app_name(self) -> str:
         """Which app it belongs to."""
-        return self.session.app_name
+        return self._running().session.app_name
 
     @property
     def user_content(self) -> Content | None:
         """What the user said to start this invocation."""
         content: Content | None = None
         # from the end up to another invocation: the log may be long
-        for event in reversed(self.session.events):
+        for event in reversed(self._running().session.events):
             if event.invocation_id != self.invocation_id:
                 if content is not None:
                     break
@@ -352,6 +382,7 @@ class CallbackContext(WithDeps[DepsT]):
 
     async def load_artifact(self, name: str, version: int | None = None) -> Part | None:
         """A version of an artifact, the newest by default; None if there is none."""
+        self.state.reads.add(f"artifact:{name}")
         return await self._running().load_artifact(name, version)
 
     async def list_artifacts(self) -> list[str]:
@@ -360,12 +391,14 @@ class CallbackContext(WithDeps[DepsT]):
 
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions that may answer the query."""
+        self.state.reads.add("memory")
         return await self._running().search_memory(query)
 
     async def find_memories(
         self, query: str, *, top_k: int | None = None
     ) -> Sequence[Recollection]:
         """As `search_memory`, with the author, the session and the time of each."""
+        self.state.reads.add("memory")
         return await self._running().find_memories(query, top_k=top_k)
 
     async def remember(self, text: str) -> str:
@@ -390,7 +423,9 @@ class ToolContext(CallbackContext[DepsT]):
     store's own, inside its transaction, for a tool with `effect="transactional"`.
     """
 
-    __slots__ = ("_questions", "call_id", "confirmed", "connection", "steps")
+    __slots__ = (
+        "_argument_labels", "_questions", "call_id", "confirmed", "connection", "label", "steps",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -405,6 +440,8 @@ class ToolContext(CallbackContext[DepsT]):
         connection: object = None,
         deps: DepsT | None = None,
         questions: ToolQuestions | None = None,
+        label: TrustLabel = TRUSTED,
+        argument_labels: Mapping[str, TrustLabel] | None = None,
     ) -> None:
         super().__init__(
             agent_name=agent_name,
@@ -420,6 +457,13 @@ class ToolContext(CallbackContext[DepsT]):
         self.steps: CodeSteps | None = None
         """The steps of the code that a tool runs, where it runs some."""
         self._questions = questions
+        self.label = label
+        """Whose text had influence on the reply that made the call."""
+        self._argument_labels = argument_labels or {}
+
+    def argument_label(self, name: str) -> TrustLabel:
+        """Whose text had influence on an argument: on the reply, and in what a handle stood for."""
+        return self.label | self._argument_labels.get(name, TRUSTED)
 
     @property
     def questions(self) -> ToolQuestions:

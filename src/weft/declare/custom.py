@@ -46,6 +46,10 @@ class CodeRun(Protocol):
         """The state as the code sees it now."""
         ...
 
+    def note_read(self, name: str) -> None:
+        """Note that the code was shown an artifact, the memory or the session."""
+        ...
+
     def user_text(self) -> str:
         """What the user said."""
         ...
@@ -93,6 +97,7 @@ class RunContext(WithDeps[DepsT]):
     @property
     def session(self) -> "Session":
         """The session as it is now, to read."""
+        self._code.note_read("session")
         return self._around.session
 
     @property
@@ -118,6 +123,7 @@ class RunContext(WithDeps[DepsT]):
 
     async def load_artifact(self, name: str, version: int | None = None) -> Part | None:
         """A version of an artifact, the newest by default."""
+        self._code.note_read(f"artifact:{name}")
         return await self._around.load_artifact(name, version)
 
     async def list_artifacts(self) -> list[str]:
@@ -126,12 +132,14 @@ class RunContext(WithDeps[DepsT]):
 
     async def search_memory(self, query: str) -> "Sequence[Content]":
         """What was said in the user's sessions that may answer the query."""
+        self._code.note_read("memory")
         return await self._around.search_memory(query)
 
     async def find_memories(
         self, query: str, *, top_k: int | None = None
     ) -> Sequence[Recollection]:
         """As `search_memory`, with the author, the session and the time of each."""
+        self._code.note_read("memory")
         return await self._around.find_memories(query, top_k=top_k)
 
 

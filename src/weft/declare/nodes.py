@@ -42,8 +42,9 @@ class Step(ByFields, Composable):
     """A function of one argument, the state, that returns the changes to it, or None.
 
     It may be async. `reads` and `writes` name the keys it is known to use, for the checks;
-    `captures` those that get what the user said, before the function is called. The function of a
-    step that `S` makes is a `StateChange`, which says more.
+    `captures` those that get what the user said, before the function is called, `endorses` those
+    whose values it has checked: what stands under them then counts as the author's. The function
+    of a step that `S` makes is a `StateChange`, which says more.
     """
 
     function: StateFunction
@@ -52,6 +53,7 @@ class Step(ByFields, Composable):
     reads: tuple[str, ...] = field(default=(), kw_only=True)
     writes: tuple[str, ...] = field(default=(), kw_only=True)
     captures: tuple[str, ...] = field(default=(), kw_only=True)
+    endorses: tuple[str, ...] = field(default=(), kw_only=True)
 
     sub_agents: ClassVar[tuple[()]] = ()
     children: ClassVar[tuple[()]] = ()
@@ -67,6 +69,7 @@ class Step(ByFields, Composable):
             reads: Iterable[str] = (),
             writes: Iterable[str] = (),
             captures: Iterable[str] = (),
+            endorses: Iterable[str] = (),
         ) -> None:
             """What people may pass is wider than what the fields hold."""
 
@@ -78,7 +81,12 @@ class Step(ByFields, Composable):
         check_name(self.name, kind="Step")
         check_text(self.name, "description", self.description)
         check_function(self.function, f"Step {own}")
-        options = {"reads": self.reads, "writes": self.writes, "captures": self.captures}
+        options = {
+            "reads": self.reads,
+            "writes": self.writes,
+            "captures": self.captures,
+            "endorses": self.endorses,
+        }
         for option, keys in options.items():
             check_names(option, keys, where=f"Step {own}")
             object.__setattr__(self, option, tuple(keys))

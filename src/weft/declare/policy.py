@@ -26,6 +26,7 @@ from weft.declare.policy_parts import (
     Fit,
     Folding,
     Fresh,
+    Hide,
     Keep,
     Label,
     NoteDown,
@@ -59,7 +60,7 @@ from weft.declare.policy_parts import (
     require_model,
     require_names,
 )
-from weft.errors import DeclarationError
+from weft.errors import DeclarationError, describe_kind
 from weft.misuse import DeclaredStruct, explain_mistakes
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class Verbs(Generic[Changed]):
         return self._then(Fit(tokens))
 
     @explain_policy_calls
-    def fold(self, *, keep: int = 4) -> Changed:
+    def fold(self, *, keep: int = 3) -> Changed:
         """Steps that are over become one note, when reading them has cost what the note costs.
 
         The note has the user's words, a line for each step and the names in its results; `recall`
@@ -382,6 +383,16 @@ class Verbs(Generic[Changed]):
         return self._then(Fence(tuple(dict.fromkeys(what)) or ("results", "files", "agents")))
 
     @explain_policy_calls
+    def hide(self, *, reader: object = None) -> Changed:
+        """Handles stand for text that nobody vouches for, in every request of the agent.
+
+        `reader` is the agent that is asked what a hidden text says; by default it is the agent's
+        own model. It has no tools, and its words are hidden again.
+        """
+        check_reader(reader)
+        return self._then(Hide(reader))
+
+    @explain_policy_calls
     def capture(self, key: str) -> Changed:
         """The user's message goes into state under `key` before the agent runs."""
         return self._then(Capture(require_key("capture", key)))
@@ -473,7 +484,7 @@ class Policy(Verbs["Policy"]):
                 return replace(self, limit=step)
             case Folding():
                 return replace(self, folding=step)
-            case Redact() | Validate() | Label() | Fence():
+            case Redact() | Validate() | Label() | Fence() | Hide():
                 return replace(self, protections=_once(self.protections, step))
             case Capture() | NoteDown() | Extract() | Distill():
                 return replace(self, writings=_once(self.writings, step))
@@ -731,3 +742,21 @@ class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
             reserve=0,
             keep_recent=max(self.keep_recent, 1),
         )
+
+
+def check_reader(reader: object) -> None:
+    """Refuse a reader that could do more than answer."""
+    if reader is None:
+        return
+    hint = 'pass an agent without tools: C.default().hide(reader=Agent("reader", model="..."))'
+    if not hasattr(reader, "tools") or not hasattr(reader, "sub_agents"):
+        raise DeclarationError(
+            f"{describe_kind(reader)} cannot read", where="C.hide.reader", hint=hint
+        )
+    for field in ("tools", "tool_sources", "sub_agents", "output_key"):
+        if getattr(reader, field, None):
+            raise DeclarationError(
+                f"the reader has {field}: a text that it reads could use them",
+                where="C.hide.reader",
+                hint=hint,
+            )

@@ -333,7 +333,7 @@ class Folding(PolicyWord, frozen=True):
     """Steps that are over become one note, when that pays; the newest `keep` stay as they are."""
 
     word: ClassVar[str] = "fold"
-    keep: int = 4
+    keep: int = 3
 
 
 class Redact(PolicyWord, frozen=True):
@@ -375,6 +375,18 @@ class Fence(PolicyWord, frozen=True):
     what: tuple[Untrusted, ...] = ("results", "files", "agents")
     tools: tuple[str, ...] = ()
     """Tools whose results are fenced whatever `what` says."""
+
+
+class Hide(PolicyWord, frozen=True):
+    """Handles stand for text that nobody vouches for; a reader says what it says."""
+
+    word: ClassVar[str] = "hide"
+    reader: object = None
+    """The agent that reads it; None: the agent's own model, without tools."""
+
+
+HANDLE = re.compile(r"\$h[0-9a-f]{8}")
+"""What stands for a hidden text."""
 
 
 class Capture(PolicyWord, frozen=True):
@@ -427,7 +439,7 @@ class Budget(PolicyWord, frozen=True):
 
 Reduction: TypeAlias = Compact | Dedupe | Project | Truncate | Summarize | Priority | Fit | Fresh
 
-Protection: TypeAlias = Redact | Validate | Label | Fence
+Protection: TypeAlias = Redact | Validate | Label | Fence | Hide
 
 Writing: TypeAlias = Capture | NoteDown | Extract | Distill
 

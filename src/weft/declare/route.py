@@ -15,6 +15,7 @@ from weft.declare.compose import Composable, flow_node
 from weft.declare.config import Inputs, spell_inputs
 from weft.declare.functions import StateFunction, ask, name_of
 from weft.declare.nodes import describe_again, spell_callbacks, to_node
+from weft.declare.tool import check_names
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
 from weft.misuse import ByFields, explain_calls
@@ -257,7 +258,8 @@ class Gate(ByFields, Composable):
 
     The question is a template, so it may show what is decided on: `question="Send {draft}?"`.
     With `choices` any other answer is refused; texts are compared without surrounding blanks and
-    letter case, and kept as they stand here.
+    letter case, and kept as they stand here. Any answer but a no vouches for the values under
+    `endorses`: show them in the question.
     """
 
     name: str
@@ -265,6 +267,7 @@ class Gate(ByFields, Composable):
     key: str = field(default="", kw_only=True)
     choices: tuple[Choice, ...] = field(default=(), kw_only=True)
     description: str = field(default="", kw_only=True)
+    endorses: tuple[str, ...] = field(default=(), kw_only=True)
 
     sub_agents: ClassVar[tuple[()]] = ()
     children: ClassVar[tuple[()]] = ()
@@ -279,6 +282,7 @@ class Gate(ByFields, Composable):
             key: str | None = None,
             choices: Iterable[Choice] = (),
             description: str = "",
+            endorses: Iterable[str] = (),
         ) -> None:
             """What people may pass is wider than what the fields hold."""
 
@@ -291,6 +295,8 @@ class Gate(ByFields, Composable):
             object.__setattr__(self, "key", self.name)
         check_key(self.name, "key", self.key)
         object.__setattr__(self, "choices", _choices(self.name, self.choices))
+        check_names("endorses", self.endorses, where=f"Gate {self.name}")
+        object.__setattr__(self, "endorses", tuple(self.endorses))
 
     def decided(self, answer: Json) -> Json:
         """The answer as it is kept: as the choice is spelled; None if it is not one of them."""

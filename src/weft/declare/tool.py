@@ -39,7 +39,8 @@ from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
 from weft.diagnostics import Diagnostic
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
-from weft.misuse import DeclaredStruct, explain_calls, explain_mistakes, hint_at_call
+from weft.misuse import DeclaredStruct, explain_calls, explain_mistakes, find_near, hint_at_call
+from weft.session.flow import Declared
 from weft.values import JsonObject, compact, has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -122,6 +123,12 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
     """The tools that its code may call; None: all of the agent's."""
     source: tuple[str, ...] = ()
     """The server that it comes from, and its name there."""
+    trust: Declared = "untrusted"
+    """Whose text its results hold: of all of them, or by field."""
+    consequential: bool = False
+    """Whether a call that untrusted text had influence on needs a yes."""
+    requires: Mapping[str, Sequence[str]] = {}
+    """Arguments that need a voucher: the user's words, or a whole value of `tool.field`."""
     untrusted: bool = False
     """Whether nobody vouches for its results: every request has them between fences."""
     deferred: bool = False
@@ -169,10 +176,16 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
             )
         _check_probe(self.effect, self.probe, where=f"tool {name}.probe")
         _check_confirm(self.confirm, self.confirm_expires, where=f"tool {name}.confirm")
+        _check_flow(self)
         if self.prepare is not None:
             check_pass(f"tool {name}", "prepare", self.prepare)
         if self.extra:
             _check_extra(self.extra, where=f"tool {name}.extra")
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether a call of it has consequences that untrusted text must not decide on."""
+        return self.consequential or bool(self.requires)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as if it had not been decorated."""
@@ -184,6 +197,60 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
                 where=f"tool {self.name}",
             )
         return cast("R", self.function(*args, **kwargs))
+
+
+SOURCE = re.compile(r"[A-Za-z_][\w-]*\.[^.\s]+")
+"""A source that may vouch for an argument: the field of a tool's results."""
+
+
+def _check_flow(tool: Tool) -> None:
+    """Refuse sinks and sources that contradict themselves, where they are written."""
+    where, hint = f"tool {tool.name}", 'write requires={"recipient": ["user", "ledger.iban"]}'
+    if not isinstance(cast("object", tool.consequential), bool):
+        raise DeclarationError(
+            f"consequential={tool.consequential!r}", where=where, hint="pass True or False"
+        )
+    given = cast("object", tool.requires)
+    if isinstance(given, str):
+        given = {given: ("user",)}
+    elif isinstance(given, Iterable) and not isinstance(given, Mapping):
+        given = dict.fromkeys(cast("Iterable[str]", given), ("user",))
+    if not isinstance(given, Mapping):
+        raise DeclarationError(f"requires is {describe_kind(given)}", where=where, hint=hint)
+    properties = tool.parameters.get("properties")
+    known = [*properties] if isinstance(properties, dict) else []
+    required: dict[str, tuple[str, ...]] = {}
+    for argument, sources in cast("Mapping[str, Sequence[str]]", given).items():
+        if argument not in known:
+            near = find_near(str(argument), known, cutoff=0.6)
+            raise DeclarationError(
+                f"requires names `{argument}`, and {tool.name} takes no such argument",
+                where=f"{where}.requires",
+                hint=f"did you mean `{near[0]}`?" if near else f"it takes: {', '.join(known)}",
+            )
+        check_names(f"requires[{argument!r}]", sources, where=where)
+        for source in sources:
+            if source != "user" and not SOURCE.fullmatch(source):
+                raise DeclarationError(
+                    f"requires[{argument!r}] names {source!r}", where=where, hint=hint
+                )
+        required[argument] = tuple(sources)
+    msgspec.structs.force_setattr(tool, "requires", required)
+    if tool.is_sink and tool.effect == "pure":
+        raise DeclarationError(
+            'effect="pure" changes nothing, and consequential or requires says that it does',
+            where=where,
+            hint="leave one of them out",
+        )
+    _check_trust(tool.trust, where=f"{where}.trust")
+
+
+def _check_trust(trust: object, *, where: str) -> None:
+    hint = 'pass "untrusted", "typed" or "trusted", or one of them by field: {"body": "untrusted"}'
+    by_field = isinstance(trust, Mapping)
+    words = [*cast("Mapping[str, object]", trust).values()] if by_field else [trust]
+    if any(word not in ("untrusted", "typed", "trusted") for word in words):
+        raise DeclarationError(f"trust={trust!r}", where=where, hint=hint)
 
 
 def _check_extra(extra: object, *, where: str) -> None:
@@ -355,6 +422,9 @@ def tool(
     effect: Effect = "idempotent",
     probe: Function | None = None,
     prepare: Function | None = None,
+    trust: Declared = "untrusted",
+    consequential: bool = False,
+    requires: Mapping[str, Sequence[str]] | Sequence[str] = (),
 ) -> "Callable[[Callable[P, R]], Tool[P, R]]": ...
 @explain_calls("@tool(timeout=10)", words=TOOL_WORDS)
 def tool(
@@ -377,6 +447,9 @@ def tool(
     effect: Effect = "idempotent",
     probe: Function | None = None,
     prepare: Function | None = None,
+    trust: Declared = "untrusted",
+    consequential: bool = False,
+    requires: Mapping[str, Sequence[str]] | Sequence[str] = (),
 ) -> Tool | Callable[[Function], Tool]:
     """Make a function a tool; bare, or with options."""
     for option, keys in (
@@ -422,6 +495,9 @@ def tool(
             effect=effect,
             probe=probe,
             prepare=prepare,
+            trust=trust,
+            consequential=consequential,
+            requires=cast("Mapping[str, Sequence[str]]", requires or {}),
         )
 
     return declare if function is None else declare(function)

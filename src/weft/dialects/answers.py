@@ -44,6 +44,8 @@ class AnswerForm:
 
     def hide_calls(self, body: JsonObject, name: str) -> JsonObject:
         """The answer without the calls of a tool."""
+        if not name:
+            return body
         turns = self.turns_of(body)
         pieces = [one for one in self.open_turns(turns) if self.call_name(one) != name]
         return self.put_turns(body, self.close_turns(turns, pieces))
@@ -240,7 +242,7 @@ class ChatForm(AnswerForm):
                 if (text := text_in(turn.get(field)))
             ]
             pieces += [
-                {LOOSE_TEXT: one["text"]} for one in super().open_turns([turn]) if "text" in one
+                {LOOSE_TEXT: one["text"]} for one in super().open_turns([turn]) if one.get("text")
             ]
             pieces += objects_in(turn.get("tool_calls"))
         return pieces
@@ -364,6 +366,8 @@ class ResponsesForm(AnswerForm):
 
     def hide_calls(self, body: JsonObject, name: str) -> JsonObject:
         """All items but the calls of a tool."""
+        if not name:
+            return body
         output = objects_in(body.get("output"))
         return self.put_turns(body, [one for one in output if self.call_name(one) != name])
 

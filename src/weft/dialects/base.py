@@ -176,8 +176,10 @@ class Dialect:
         if track.items < settled:
             fresh = items.between(track.items, settled)
             done = len(track.wires)
-            ready, last = self.extend(track.open, fresh, report, begins=track.begins, done=done)
+            begins: list[int] = []  # kept only if all of them can be lowered
+            ready, last = self.extend(track.open, fresh, report, begins=begins, done=done)
             track.settle(settled, ready, last, report.take() if report.diagnostics else ())
+            track.begins += begins
         tail = items.tail
         # the author's last word is for this request only: the cache mark stands before it
         once = tail[-1:] if tail and tail[-1].kind == "system" else ()

@@ -1,4 +1,4 @@
-"""Names that tell something apart: paths, identifiers, numbers, addresses."""
+"""Names that tell something apart: paths, identifiers, numbers, addresses; and short values."""
 
 import re
 
@@ -15,3 +15,29 @@ def telling_names(text: str) -> list[str]:
     """The strings of a text that look like a name, a path or a number, each once."""
     strings = dict.fromkeys(_STRING.findall(text))
     return [one for one in strings if len(one) >= SHORTEST and _TELLING.search(one)]
+
+
+GROUPED = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})+(?![\d,])")
+"""A number with thousands separators."""
+
+_VALUE = re.compile(r"(?<![\w./:@#-])[$€£¥]?(\w+(?:[.:-]\w+)*)%?(?![\w/@])")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_SHORT = re.compile(r"(?=.*\d.*\d|.*[A-Za-z].*\d|.*\d.*[A-Za-z]).{2,5}")
+"""Two digits, or a digit and a letter: one digit alone stands everywhere."""
+
+
+def short_values_in(text: str) -> list[str]:
+    """The short values that stand by themselves: numbers, prices, seats and ids, each once.
+
+    A number is spelled without its currency, its thousands separators and zeros at its end.
+    """
+    ungrouped = GROUPED.sub(lambda match: match[0].replace(",", ""), text)
+    spelled_plainly = map(plain_value, _VALUE.findall(ungrouped))
+    return [one for one in dict.fromkeys(spelled_plainly) if _SHORT.fullmatch(one)]
+
+
+def plain_value(token: str) -> str:
+    """A value as it is compared: `158.00` is `158`."""
+    if "." in token and _NUMBER.fullmatch(token):
+        return token.rstrip("0").rstrip(".")
+    return token

@@ -25,7 +25,7 @@ from weft.declare.words import policy_from
 from weft.diagnostics import Origin
 from weft.dialects import Entry
 from weft.errors import UsageError
-from weft.inspector.recorded import RecordedCalls
+from weft.inspector.recorded import RecordedCalls, find_usage_difference
 from weft.inspector.words import CallTiming, MaskedTexts, find_timings, label_calls
 from weft.ir import ResultBlock
 from weft.passes.summaries import name_of_model
@@ -319,6 +319,13 @@ class Inspection:
         """The calls as they were recorded; empty for a session that Weft ran."""
         return self.recorded.exchanges if self.recorded is not None else []
 
+    @cached_property
+    def usage_warning(self) -> str:
+        """What to say where a recording's tokens are not those that were billed."""
+        if self.recorded is None:
+            return ""
+        return find_usage_difference(self.steps, self.exchanges, self.recorded.recording)
+
     def walk(self) -> Iterator[AnsweredStep]:
         """The steps one by one, each at the price of what is new in it; they are not kept."""
         if self.recorded is not None:
@@ -468,7 +475,7 @@ class Inspection:
         tokens, show = SourceTokens(), MaskedTexts(self.mask)
         return {
             "session": show.fields(self.summary()),
-            "notice": self.notice,
+            "notice": " ".join(filter(None, (self.notice, self.usage_warning))),
             "hidden": list[Json](self.rules.words),
             "frames": [_frame(step, tokens, show, self.timings) for step in self.steps],
             "events": [
@@ -497,6 +504,7 @@ class Inspection:
         if self.unrecorded and not notice:
             words = " and ".join(self.unrecorded)
             notice = f"The {words} were not recorded: what they take is part of `estimate off`."
+        notice = " ".join(filter(None, (notice, self.usage_warning)))
         return receipt_of(self.session, self.steps, model=self.model, notice=notice)
 
     def summary(self) -> JsonObject:

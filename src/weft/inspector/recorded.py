@@ -17,7 +17,7 @@ from weft.compiler.plan import NamedModel, plan_for
 from weft.content import Content
 from weft.declare import Agent, RunConfig
 from weft.diagnostics import Origin
-from weft.dialects import DIALECTS, Lowered, dialect_named, facts_for
+from weft.dialects import CHAT, DIALECTS, Lowered, dialect_named, facts_for
 from weft.errors import UsageError
 from weft.ir import Block, Feature, Item, Prompt, TextBlock, ToolDecl
 from weft.recordings import Exchange, RecordedBlock, Recording, exchanges_of
@@ -38,7 +38,7 @@ class RecordedRequest(Compilation):
     def lowered(self, dialect: str | None = None) -> Lowered:
         """The request in a dialect; in its own it is the body, to the byte."""
         lowered = super().lowered(dialect)
-        if self.body is not None and lowered.dialect == self.dialect and lowered.wire != self.body:
+        if self.body is not None and lowered.dialect == self.dialect:
             lowered.wire = self.body
         return lowered
 
@@ -99,6 +99,51 @@ class RecordedCalls:
         return steps
 
 
+_OFF = 0.15
+"""How far counted tokens may be from billed ones before a reader is warned."""
+
+
+def find_usage_difference(
+    steps: Sequence[AnsweredStep], exchanges: Sequence[Exchange], recording: Recording
+) -> str:
+    """What to say where the tokens of the recorded requests are not those that were billed.
+
+    Empty where they are, or where nobody recorded what was billed. The likely cause is named.
+    """
+    billed: list[int] = []
+    counted: list[int] = []
+    for step, exchange in zip(steps, exchanges, strict=True):
+        tokens = exchange.usage.prompt_token_count if exchange.usage is not None else None
+        if tokens and step.request is not None:
+            billed.append(tokens)
+            counted.append(step.request.tokens)
+    whole, own = sum(billed), sum(counted)
+    if not whole or abs(own - whole) <= _OFF * whole:
+        return ""
+    off = f"{abs(own - whole) / whole:.0%} {'fewer' if own < whole else 'more'} tokens"
+    return (
+        f"The recorded requests have {off} than were billed ({own:,} and {whole:,}):"
+        f" {_likely_cause(billed, counted, recording)}."
+    )
+
+
+def _likely_cause(billed: Sequence[int], counted: Sequence[int], recording: Recording) -> str:
+    cut = sum(one.count for one in recording.aside if one.what == "message that was cut off")
+    gaps = [one - other for one, other in zip(billed, counted, strict=True)]
+    parts = {"system text": any(recording.instructions.values()), "tools": recording.tools}
+    missing = " and the ".join(name for name, part in parts.items() if not part)
+    if cut:
+        return f"the exporter cut {cut:,} messages off"
+    if sum(gaps) < 0:
+        return (
+            "the program most likely left older messages or long results out when it sent them,"
+            " and the file holds them whole"
+        )
+    if missing and min(gaps) > 0:
+        return f"the file does not hold the {missing}, about {min(gaps):,} tokens in each call"
+    return "the count is an estimate for this model, or the program sent more than the file holds"
+
+
 class _Prompts:
     """Makes the prompts of one recording, each from the one before it."""
 
@@ -109,6 +154,8 @@ class _Prompts:
         self._head: tuple[str, JsonObject, list[Json], Prompt] | None = None
         self._turns: list[Json] = []
         self._items: Strand[Item] = Strand()
+        self._log_items: Strand[Item] = Strand()
+        """The items of a transcript so far."""
         self._ends: list[int] = []
         """How many items there are after each turn of the request before."""
         self._read = 0
@@ -165,8 +212,8 @@ class _Prompts:
                 break
             same += 1
         reader = RequestReader(target, exchange.model)
-        kept = self._ends[same - 1] if same else 0
-        items = self._items if kept == len(self._items) else self._items.fork(kept)
+        shared = self._ends[same - 1] if same else 0
+        items = self._items if shared == len(self._items) else self._items.fork(shared)
         ends = self._ends[:same]
         for at in range(same, len(turns)):
             if at < lead:
@@ -206,16 +253,16 @@ class _Prompts:
         for position, event in enumerate(events[self._read : place], self._read):
             compaction = event.actions.compaction
             if compaction is not None:  # a summary takes the place of all before it
-                self._items = Strand()
+                self._log_items = Strand()
                 event = msgspec.structs.replace(event, content=compaction.compacted_content)
             item = _item_of(event, position)
             if item is not None:
-                self._items = self._items.extend([item])
+                self._log_items = self._log_items.extend([item])
         self._read = max(self._read, place)
         head = self._own_head.get(model)
         if head is None:
             head = self._own_head[model] = self._make_head(model)
-        return msgspec.structs.replace(head, items=self._items)
+        return msgspec.structs.replace(head, items=self._log_items)
 
     def _make_head(self, model: str) -> Prompt:
         recording = self._recording
@@ -244,9 +291,9 @@ def _dialect_of(recording: Recording, model: str) -> str:
     if named in DIALECTS:
         return named
     try:
-        return facts_for(model).dialect if model else "openai-chat"
+        return facts_for(model).dialect if model else CHAT
     except UsageError:
-        return "openai-chat"
+        return CHAT
 
 
 def _is_system(turn: Json) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 from weft.content import Content, Value
 from weft.diagnostics import Origin
 from weft.session import Usage
+from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.provenance import Provenance, provenance_in
 from weft.session.talk import PlainCall
 from weft.values import Json, JsonObject, canonical, digest
@@ -70,6 +71,8 @@ class _Base(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     stability: Stability = Stability.TURN
     priority: int = 2
     labels: tuple[str, ...] = ()
+    label: TrustLabel = TRUSTED
+    """Whose text had influence on it."""
     provider: str = ""
     model: str = ""
     kept: JsonObject | None = None
@@ -136,11 +139,21 @@ class ResultBlock(_Base, frozen=True, gc=False, tag="result"):
         return len(self.response) == 1 and "error" in self.response
 
 
-def pair_blocks(call: PlainCall, asked: Origin, answered: Origin) -> tuple[CallBlock, ResultBlock]:
-    """The blocks of a plain call and of its result."""
+def pair_blocks(
+    call: PlainCall, asked: Origin, answered: Origin, label: TrustLabel = TRUSTED
+) -> tuple[CallBlock, ResultBlock]:
+    """The blocks of a plain call, which has a label, and of its result."""
     id, name, has_own_id = call.id, call.name, call.has_own_id
     return (
-        CallBlock(role="model", origin=asked, id=id, name=name, args=call.args, given=has_own_id),
+        CallBlock(
+            role="model",
+            origin=asked,
+            id=id,
+            name=name,
+            args=call.args,
+            given=has_own_id,
+            label=label,
+        ),
         ResultBlock(
             role="user",
             origin=answered,
@@ -148,6 +161,7 @@ def pair_blocks(call: PlainCall, asked: Origin, answered: Origin) -> tuple[CallB
             name=name,
             response=call.response,
             given=has_own_id,
+            label=call.returned,
         ),
     )
 
@@ -313,6 +327,8 @@ class Want(msgspec.Struct, frozen=True):
     longest: int = 0
     sources: tuple[tuple[str, str], ...] = ()
     through: int = -1
+    label: TrustLabel = TRUSTED
+    """Whose text the question is about."""
     options: JsonObject = {}
     """How the memory is to be searched; `text` is the query."""
 

@@ -29,6 +29,7 @@ from weft.ir.block import (
     ThoughtBlock,
     Want,
 )
+from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.strand import Strand
 from weft.values import JsonObject, compact
 
@@ -239,6 +240,72 @@ class Prompt(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return show(self)
+
+
+class ItemsLabel(msgspec.Struct, frozen=True):
+    """Whose text had influence on items, and which keys, artifacts and memories they show."""
+
+    label: TrustLabel = TRUSTED
+    names: frozenset[str] = frozenset()
+
+    def after(self, items: Sequence[Item], /) -> "ItemsLabel":
+        """The same once these items follow."""
+        return self.with_blocks([block for item in items for block in item.blocks])
+
+    def with_blocks(self, blocks: Sequence[Block]) -> "ItemsLabel":
+        """The same with these blocks."""
+        label, names = self.label, self.names
+        for block in blocks:
+            if block.label is not label:
+                label |= block.label
+            if block.origin.kind != "event":
+                names |= {*_sources_of(block)} - names
+        if label is self.label and names is self.names:
+            return self
+        return ItemsLabel(label, names)
+
+
+def _sources_of(block: Block) -> Iterator[str]:
+    """The names of the keys, artifacts and memories that a block shows."""
+    spans = block.spans if isinstance(block, TextBlock) else ()
+    for origin in (block.origin, *[span.origin for span in spans]):
+        if origin.kind == "state":
+            yield origin.name
+        elif origin.kind == "artifact":
+            yield f"artifact:{origin.name}"
+        elif origin.kind == "memory":
+            yield "memory"
+
+
+def label_of_items(items: Sequence[Item]) -> TrustLabel:
+    """The label of what was made from items that came from a log."""
+    return ItemsLabel().after(items).label
+
+
+def sources_of(prompt: Prompt) -> ItemsLabel:
+    """What a request was made from: the label of its blocks, and the names that it shows."""
+    items = prompt.items
+    made_of = items.derive(ItemsLabel)
+    if items.tail:
+        made_of = made_of.after(items.tail)
+    head = _HEADS.get(id(prompt.system))
+    if head is None or head[0] is not prompt.system:
+        if len(_HEADS) >= _MOST_HEADS:
+            _HEADS.clear()
+        head = _HEADS[id(prompt.system)] = (
+            prompt.system,
+            ItemsLabel().with_blocks(prompt.system),
+        )
+    system = head[1]
+    if system.label is TRUSTED and system.names <= made_of.names:
+        return made_of
+    return ItemsLabel(made_of.label | system.label, made_of.names | system.names)
+
+
+_MOST_HEADS = 256
+
+_HEADS: dict[int, tuple[tuple[TextBlock, ...], ItemsLabel]] = {}
+"""What system texts were made from, by their identity: most requests share one."""
 
 
 GONE = "No longer available."

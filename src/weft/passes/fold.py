@@ -1,9 +1,9 @@
-"""Fold steps that are over into notes, when reading them has cost as much as the note does.
+"""Fold steps that are over into notes, when reading them has cost several times what a note does.
 
 What was sent is read again in every request, for a share of its price. A step that nobody needs any
-more still pays that rent. When the rent of such steps has reached what it costs to replace them,
-they become one note, which stands before everything that stays: so a note is written once, the next
-one follows it, and what the provider has cached up to the last note holds.
+more still pays that rent. When the rent of such steps is several times what it costs to replace
+them, they become one note, which stands before everything that stays: so a note is written once,
+the next one follows it, and what the provider has cached up to the last note holds.
 
 All is worked out from the items and the prices alone, request by request, in the order in which
 they were made. So a fold that was made once is found again in every later request, at its place.
@@ -18,12 +18,28 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.declare.policy_parts import Folding, Redact
+from weft.declare.policy import Policy, Stage
+from weft.declare.policy_parts import (
+    ArtifactText,
+    Auto,
+    Compact,
+    Everything,
+    Folding,
+    Memories,
+    Notes,
+    Priority,
+    Project,
+    Redact,
+    StateKeys,
+    Truncate,
+)
+from weft.diagnostics import Origin, Severity, report
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
 from weft.ir import (
     Block,
     CallBlock,
+    CodeBlock,
     Item,
     Note,
     OpaqueBlock,
@@ -33,6 +49,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.block import FOLDED, RECALL
+from weft.ir.prompt import label_of_items
 from weft.late import late_pattern
 from weft.passes.env import Env, is_spoken
 from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall, offer_recall
@@ -43,18 +60,28 @@ from weft.values import compact
 
 _STEP = FOLDED.name
 
-SOON, LATE = 0.02, 0.35
+SOON, LATE = 0.01, 0.15
 """A step is over when the rent since its last use is this share of what a recall of it costs.
 
-`LATE` is for files that were read: they are edited long after that. Both were set on recorded runs
-of today's coding agents.
+`LATE` is for files that were read and not changed since: they are edited long after that. Both were
+set on recorded runs of today's coding agents.
+"""
+
+PATIENCE = 6.0
+"""A fold is due when the rent of what it takes out is this many times its cost.
+
+Few folds that take out nearly all cost as much as many small ones, which write again what stays,
+and the lines that an edit needs are in view for longer.
 """
 
 LEAST = 300
 """How many tokens a fold must take out at least."""
 
-DEARER = 1.06
-"""No fold makes all requests so far this many times dearer than plain history had been."""
+DEARER = 1.02
+"""No fold makes all requests so far this many times dearer than plain history had been.
+
+A recall or two may follow it before the run ends: with them, no run is to cost 3% more.
+"""
 
 FULL = 0.8
 """A request that fills more than this share of the model's window is folded at any cost."""
@@ -70,6 +97,18 @@ _NEARLY = 0.9
 
 _READS = late_pattern(r"(?:^|[;&]\s*|\")(?:cat|nl|head|tail|sed\s+-n)\s(?![^|;&]*<<)")
 """A command that shows a file, and not what another one said or what it is to write."""
+
+_EDITS = late_pattern(
+    r"\"(?:old|new)_?(?:str|string|text)\":|\"(?:content|contents|file_text)\":"
+    r"|\*\*\* (?:Update|Add|Delete) File: |\bsed\s+-i|<<"
+)
+"""A call that changes a file, by what it passes on."""
+
+_FILE = late_pattern(r"[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,5}(?![\w.])")
+"""The name of a file, without its folders."""
+
+_MOST_READS = 4
+"""How many readings of a file are remembered."""
 
 _STAYS = ("state", "system", "summary", "hidden")
 """Kinds of items that are not steps."""
@@ -108,7 +147,7 @@ def needs_fold_to_fit(env: Env) -> bool:
     Where values are to be replaced late, a note might cut one in two.
     """
     limit, budget = env.policy.limit, env.tokens.budget
-    if env.policy.facts.folding is not None:
+    if env.policy.facts.folding is not None or not _sees_all(env.policy):
         return False
     if limit is not None and limit.overflow == "degrade" and limit.tokens >= LEAST_BUDGET:
         return True
@@ -116,23 +155,79 @@ def needs_fold_to_fit(env: Env) -> bool:
     return limit is None and budget is not None and budget.tokens >= LEAST_BUDGET and not redacts
 
 
+_STANDING = (StateKeys, Notes, ArtifactText, Memories)
+_BORN = (Compact, Project, Truncate, Priority)
+"""What selects nothing of the conversation, and what is done before anything is folded."""
+
+
+def _talk_stages(policy: Policy) -> list[Stage]:
+    return [one for one in policy.stages if not isinstance(one.selector, _STANDING)]
+
+
+def _sees_all(policy: Policy) -> bool:
+    """Whether an agent sees the whole conversation, so that its size is known before views."""
+    stages = _talk_stages(policy)
+    whole = len(stages) == 1 and isinstance(stages[0].selector, Everything | Auto)
+    return whole and all(isinstance(step, _BORN) for step in stages[0].steps)
+
+
+def _pins_later(policy: Policy) -> bool:
+    """Whether something is put in tier 1 after folds, so that nobody knows yet what must stay."""
+    if all(step != Priority(1) for stage in policy.stages for step in stage.steps):
+        return False
+    stages = _talk_stages(policy)
+    pins = any(step == Priority(1) for stage in stages for step in stage.steps)
+    return pins and (len(policy.stages) > 1 or not _sees_all(policy))
+
+
 def _fold(prompt: Prompt, env: Env, prices: "_Prices", keep: int) -> Prompt:
     """The prompt with notes, and with `recall`, which gets back what they stand for."""
     items = prompt.items
     # without the tool a step could not be got back
     recalls = env.tools.recall is not None or any(tool.name == RECALL for tool in prompt.tools)
-    if items.length <= keep or not recalls:
-        return prompt
+    if items.length <= keep or not recalls or _pins_later(env.policy):
+        return _with_problem(prompt, env, prices.head, stays="")
     prices = prices._replace(limit=_limit_of(prompt, env))
     with items.lock:
         folds = _folds_of(items, env, prices, keep, spare=-1)
         if folds.newest_spoken >= env.turn:
             # a turn that goes on after another one began: what it was asked stays in view
             folds = _folds_of(items, env, prices, keep, spare=env.turn)
+        prompt = _with_problem(prompt, env, folds.view, stays=folds.find_obstacle())
         if folds.sent is None:
             return prompt
         after = prompt.with_strand(folds.sent.with_tail(folds.tail), folds.reasons)
     return offer_recall(after, env)
+
+
+def _with_problem(prompt: Prompt, env: Env, view: int, *, stays: str) -> Prompt:
+    """The prompt, and what is wrong with it: folds do not help, or `stays` says what they lack."""
+    window = _window_for(view, env)
+    if not stays and not 0 < window < view:
+        return prompt
+    message, severity = stays, Severity.INFO
+    hint = "leave out .priority(1) or the label where steps may become notes, or .fold()"
+    if 0 < window < view:
+        head, severity = env.tools.head, None
+        message = (
+            f"the request takes about {view:,} tokens, and {prompt.model} takes {window:,};"
+            f" {head:,} of them stand before the conversation"
+        )
+        message += f"; {stays}" if stays else ""
+        if 2 * head > window:
+            hint = "write a shorter instruction, or fewer tools, or take a model with more room"
+        elif not stays:
+            hint = f"write .budget({window}), which also leaves things out"
+    found = report(
+        "WEFT509", Origin("field", "context", env.agent), message, hint, severity=severity
+    )
+    return msgspec.structs.replace(prompt, diagnostics=(*prompt.diagnostics, found))
+
+
+def _window_for(view: int, env: Env) -> int:
+    """The tokens that the model takes, 0 if that is not known or surely more than `view`."""
+    # the list of windows takes a while to load, and short requests fit everywhere
+    return env.model.window or (env.model.widest() if view > LONG else 0)
 
 
 def _limit_of(prompt: Prompt, env: Env) -> int:
@@ -288,6 +383,10 @@ class _Folds:
         """By the index of a step in view: the request after which it was used last."""
         self._holders: MutableMapping[str, int] = {}
         """The newest item that told the agent a name."""
+        self._reads: MutableMapping[str, tuple[int, ...]] = {}
+        """The newest items that showed a file, by its name."""
+        self._changed: set[int] = set()
+        """The steps in view with a file that was changed since."""
         self._task: set[str] = set()
         self._known: set[str] = set()
         """The names that stand in what it begins with, and those in the notes too."""
@@ -295,6 +394,8 @@ class _Folds:
         """How many items it begins with, and the tokens of the notes after them."""
         self._tokens = 0
         """The tokens of the steps in view."""
+        self._free = 0
+        """How many of them may be folded one day."""
         self._all = prices.head
         """The tokens of plain history."""
         self._moment = 0
@@ -317,7 +418,8 @@ class _Folds:
         """A passing copy, for items that may still change, and for a fold of this request."""
         folds = copy(self)
         folds._steps, folds._used = self._steps[:], dict(self._used)
-        folds._front, folds._holders = self._front[:], ChainMap({}, self._holders)
+        folds._front, folds._changed = self._front[:], {*self._changed}
+        folds._holders, folds._reads = ChainMap({}, self._holders), ChainMap({}, self._reads)
         folds._plain, folds._paid, folds.tail = copy(self._plain), copy(self._paid), self.tail[:]
         return folds
 
@@ -354,10 +456,12 @@ class _Folds:
             self.tail += added
 
     def _see_uses(self, item: Item) -> None:
-        """Note which steps an answer uses: it says a name that they told last."""
+        """Note which steps an answer uses: it says a name that they told last, or their file."""
         for text in said_texts(item.blocks):
             for name in telling_names(text):
                 self._use(self._holders.get(name, -1))
+        for name in _files_in(item):
+            self._use(self._reads.get(name, (-1,))[-1])
 
     def _use(self, index: int) -> None:
         before = self._used.get(index)
@@ -385,8 +489,18 @@ class _Folds:
             self._all += tokens
             self._known = self._task = self._task | {*names}
             return
+        share = _share_of(item, env)
+        files = _files_in(item) if item.kind == "exchange" else ()
+        if share == LATE:
+            for name in files:
+                self._reads[name] = (*self._reads.get(name, ()), index)[-_MOST_READS:]
+        elif any(_EDITS.search(text) for text in said_texts(item.blocks)):
+            for name in files:
+                self._changed.update(one for one in self._reads.get(name, ()) if one in self._used)
         self._holders.update(dict.fromkeys(names, index))
-        self._steps.append(_Step(index, item, tokens, _share_of(item, env)))
+        step = _Step(index, item, tokens, share)
+        self._steps.append(step)
+        self._free += step.share < math.inf
         self._used[index] = self._requests
         self._tokens += tokens
         self._all += tokens
@@ -394,10 +508,31 @@ class _Folds:
 
     # --- what to fold
 
+    @property
+    def view(self) -> int:
+        """The tokens of the next request."""
+        return self._before + self._tokens
+
+    def find_obstacle(self) -> str:
+        """Why nothing is folded where it would pay: all of it must stay; nothing if some may go."""
+        if self._free or not self._has_paid(self._requests + 1) or not self._prices.pays:
+            return ""
+        return (
+            f"none of {len(self._steps)} steps may be folded: all are in tier 1, open or labelled"
+        )
+
+    def _has_paid(self, number: int) -> bool:
+        """Whether reading all steps has cost a few times what writing the newest again costs."""
+        prices, steps = self._prices, self._steps
+        newest = sum(step.tokens for step in steps[-self._keep :])
+        rent = prices.read * (number * self._tokens - self._moment)
+        cost = PATIENCE * (prices.write - prices.read) * newest
+        return len(steps) > self._keep and rent >= cost
+
     def plan(self, env: Env) -> "_Fold | int":
         """The fold of the next request, or the request before which none can be due."""
         prices, number = self._prices, self._requests + 1
-        steps, view = self._steps, self._before + self._tokens
+        steps, view = self._steps, self.view
         # what was thought in this turn must go back, after the very bytes that it followed
         if len(steps) <= self._keep or (prices.binds and self._thought >= self._turn):
             return self._due
@@ -409,18 +544,20 @@ class _Folds:
         if not is_full and not is_free:
             if number < self._due:
                 return self._due
-            newest = sum(step.tokens for step in steps[-self._keep :])
-            rent = prices.read * (number * self._tokens - self._moment)
-            if rent < (prices.write - prices.read) * newest:
+            if not self._has_paid(number):
                 return self._due
         later = number + 1 + len(steps) // 32  # to look at all of them costs as much as they are
         gone = [
             step
             for step in steps[: -self._keep]
             if self._may_go(step)
-            if is_full or self._rent_of(step, number) >= step.share * self._recall_cost(step, view)
+            if is_full or self._rent_of(step, number) >= self._least_rent(step, view)
         ]
         removed = sum(step.tokens for step in gone)
+        # below the minimum the provider keeps nothing: of the newest steps more stay
+        least = SURELY * prices.minimum - self._before
+        while gone and not is_full and self._tokens - removed < least:
+            removed -= gone.pop().tokens
         rent = sum(self._rent_of(step, number) for step in gone)
         stays = self._tokens - removed
         cost = (prices.write - prices.read) * stays
@@ -429,7 +566,7 @@ class _Folds:
         if is_free:  # all of it is written anew, whatever becomes of it
             cost = -prices.write * removed
         merges = is_full and self._note_tokens > room // 4
-        if not merges and (removed < LEAST or (rent < cost and not is_full)):
+        if not merges and (removed < LEAST or (rent < PATIENCE * cost and not is_full)):
             return later
         text, names = write_note(
             [step.item for step in gone], self._known, env.agent, first=self.sent is None
@@ -440,9 +577,7 @@ class _Folds:
         tokens = env.tokens.count(text) + _TURN
         cost += prices.write * tokens
         saved = removed - tokens
-        # below the minimum the provider keeps nothing, so a shorter request costs more
-        is_kept = self._before + stays + tokens >= SURELY * prices.minimum
-        pays = saved >= LEAST and rent * saved >= cost * removed and is_kept
+        pays = saved >= LEAST and rent * saved >= PATIENCE * cost * removed
         if pays and not is_free:
             cached = self._before if self._is_declared(env) else 0
             paid = self._paid.after(self._before + stays + tokens, cached)
@@ -455,6 +590,11 @@ class _Folds:
             f" at each later request; reading them had cost {rent:,.0f}"
         )
         note = _note_item(text, steps[0].item, [step.item for step in gone] or [self._front[-1]])
+        if self._front:  # a note that is merged says what those before it said
+            notes = label_of_items((note, *self._front[self._opened :]))
+            (block,) = note.blocks
+            labelled = msgspec.structs.replace(block, label=notes)
+            note = msgspec.structs.replace(note, blocks=(labelled,))
         gone_steps = frozenset(step.place for step in gone)
         declared = self._is_declared(env)
         return _Fold(gone_steps, note, tokens, names, reason, declared, merges)
@@ -496,6 +636,8 @@ class _Folds:
         self._known = self._known | fold.names
         self._hides = True
         self._due = 0
+        self._free -= len(gone)
+        self._changed -= fold.gone
         for step in gone:
             self._tokens -= step.tokens
             self._moment -= step.tokens * self._used.pop(step.place)
@@ -514,8 +656,10 @@ class _Folds:
         """What it has cost to read a step since its last use."""
         return self._prices.read * step.tokens * (number - self._used[step.place])
 
-    def _recall_cost(self, step: _Step, view: int) -> float:
-        return self._prices.read * view + self._prices.write * step.tokens
+    def _least_rent(self, step: _Step, view: int) -> float:
+        """The rent from which on a step is over: a share of what a recall of it costs."""
+        share = SOON if step.place in self._changed else step.share
+        return share * (self._prices.read * view + self._prices.write * step.tokens)
 
     def _has_expired(self) -> bool:
         """Whether the provider has let go of what it cached, since the agent spoke so long ago."""
@@ -531,10 +675,7 @@ class _Folds:
         """The tokens there are, if a request nearly fills its budget or the window; else 0."""
         if 0 < self._prices.limit < view:
             return self._prices.limit
-        window = env.model.window
-        # the list of windows takes a while to load, and short requests fit everywhere
-        if not window and view > LONG:
-            window = env.model.widest()
+        window = _window_for(view, env)
         return int(FULL * window) if window and view > FULL * window else 0
 
 
@@ -598,6 +739,13 @@ def _is_file(item: Item) -> bool:
     return any(window_of(text) is not None for text in result_texts(item))
 
 
+def _files_in(item: Item) -> list[str]:
+    """The files that the calls of an item name, each by the last part of its path."""
+    calls = [block for block in item.blocks if isinstance(block, CallBlock | CodeBlock)]
+    paths = [path for text in said_texts(calls) for path in _FILE.findall(text)]
+    return [*dict.fromkeys(paths)]
+
+
 def _note_item(text: str, first: Item, gone: Sequence[Item]) -> Item:
     """The item of a note; it stands before `first`, the oldest step in view."""
     block = TextBlock(
@@ -605,6 +753,7 @@ def _note_item(text: str, first: Item, gone: Sequence[Item]) -> Item:
         origin=FOLDED,
         text=text,
         handle=f"#{gone[0].position}",
+        label=label_of_items(gone),
     )
     return Item(
         kind="summary",

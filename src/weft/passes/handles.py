@@ -167,6 +167,7 @@ def in_words(block: MediaBlock, words: str, handle: str = "") -> TextBlock:
         stability=block.stability,
         priority=block.priority,
         labels=block.labels,
+        label=block.label,
         text=words,
         handle=handle,
     )

@@ -196,7 +196,7 @@ def _orphans(item: Item, rest: list[Block], diagnostics: list[Diagnostic]) -> It
             )
         )
         text = f"[{block.name} returned] {compact(block.response)}"
-        blocks.append(TextBlock(role="user", origin=block.origin, text=text))
+        blocks.append(TextBlock(role="user", origin=block.origin, text=text, label=block.label))
         blocks.extend(block.media)
     return msgspec.structs.replace(item, kind="user", blocks=tuple(blocks))
 
@@ -307,6 +307,7 @@ def _narrated(item: Item) -> tuple[Block, ...]:
                     stability=Stability.TURN,
                     priority=block.priority,
                     labels=block.labels,
+                    label=block.label,
                     refers=block.refers if isinstance(block, TextBlock | ResultBlock) else (),
                     handle=block.handle if isinstance(block, TextBlock | ResultBlock) else "",
                 )

@@ -26,6 +26,7 @@ from weft.passes.env import Env
 from weft.passes.rewrite import PassFold, fold_items, map_fields
 from weft.session import Event
 from weft.session.event import written_by
+from weft.session.flow import TRUSTED
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
@@ -247,7 +248,13 @@ def _covered_item(block: TextBlock, labels: tuple[str, ...], head: str = "") -> 
     if not head and block.text.startswith("[") and colon and "\n" not in opening:
         head = f"{opening}: "
     return msgspec.structs.replace(
-        block, text=f"{head}{mark}", spans=(), labels=labels, signature=None, kept=None
+        block,
+        text=f"{head}{mark}",
+        spans=(),
+        labels=labels,
+        label=TRUSTED,
+        signature=None,
+        kept=None,
     )
 
 
@@ -258,7 +265,9 @@ def _wholly(block: Block, labels: tuple[str, ...]) -> Block:
         if set(labels) <= set(block.labels):
             return block
         response = {"error" if block.is_error else "result": mark}
-        return msgspec.structs.replace(block, response=response, media=(), labels=labels, kept=None)
+        return msgspec.structs.replace(
+            block, response=response, media=(), labels=labels, label=TRUSTED, kept=None
+        )
     if isinstance(block, TextBlock):
         return _covered_item(block, labels) if block.text != mark else block
     return block

@@ -9,7 +9,8 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from weft.digest.alike import trouble_in
-from weft.digest.names import telling_names
+from weft.digest.asked import window_of
+from weft.digest.names import SHORTEST, short_values_in, telling_names
 from weft.ir import (
     Block,
     CallBlock,
@@ -33,16 +34,19 @@ HEADING = (
 MORE = "[More folded steps.]"
 """What every other note begins with."""
 
-_CALL = 80
+_CALL = 48
 """How many letters the line of a call has, roughly."""
 
-_SPOKEN, _ANSWER, _TOLD = 800, 600, 300
+_SPOKEN, _ANSWER, _TOLD = 400, 200, 200
 """How many letters stay of the user's words, of an answer, and of what another agent said."""
 
 _TROUBLE = 160
 """How many letters stay of the line that says why a step failed."""
 
-_LONGEST_NAME = 48
+_LONGEST_NAME = 56
+
+_VALUES = 10
+"""How many short values of a result stand in a note at most."""
 
 _SHARE = 0.4
 """The names of a result take at most this share of its letters."""
@@ -65,7 +69,6 @@ def write_note(
         line = _line_of(item, agent)
         note_names.update(telling_names(line))
         names = [*_names_of(item, known, note_names)]
-        note_names.update(names)
         lines.append(f"{line} -> {' '.join(names)}" if names else line)
     return "\n".join(lines), note_names
 
@@ -163,17 +166,35 @@ def _error_text(response: dict[str, Json]) -> str:
     return error if isinstance(error, str) else compact(error)
 
 
-def _names_of(item: Item, known: Container[str], note_names: Container[str]) -> Iterator[str]:
-    """The names that the results of an item hold and no note has yet, within their share."""
+def _names_of(item: Item, known: Container[str], note_names: set[str]) -> Iterator[str]:
+    """The names and short values in the results of an item that no note has yet, within a share."""
     for text in result_texts(item):
         room = len(text) * _SHARE
-        for name in telling_names(text):
-            if name in known or name in note_names or len(name) > _LONGEST_NAME:
+        for name in map(_worth_telling, telling_names(text)):
+            if not name or name in known or name in note_names:
                 continue
             room -= len(name) + 1
             if room < 0:
                 break
+            note_names.add(name)
             yield name
+        # the numbers at the lines of a window would be nothing but a count
+        values = short_values_in(text) if room > 0 and window_of(text) is None else []
+        for value in values[:_VALUES]:
+            if value not in known and value not in note_names:
+                note_names.add(value)
+                yield value
+
+
+def _worth_telling(name: str) -> str:
+    """A name as a note tells it; nothing for one that hardly any later step says.
+
+    Of a place in a file its path, and neither addresses nor what is long.
+    """
+    if len(name) > _LONGEST_NAME or "://" in name or "@" in name:
+        return ""
+    path = name.partition(":")[0]
+    return path if path == name or (len(path) >= SHORTEST and "." in path) else ""
 
 
 def result_texts(item: Item) -> Iterator[str]:

@@ -26,6 +26,7 @@ from weft.ir import (
     Want,
 )
 from weft.ir.block import fingerprint
+from weft.ir.prompt import label_of_items
 from weft.passes.env import Env, turn_numbers
 from weft.passes.history import act_in_words
 from weft.values import Json, JsonObject, compact
@@ -171,6 +172,7 @@ def summary_item(text: str, items: Sequence[Item], name: str) -> Item:
         text=HEADING + text,
         priority=min(item.priority for item in items),
         labels=tuple(sorted(labels)),
+        label=label_of_items(items),
     )
     return Item(
         "summary", (block,), "", first.invocation, first.position, last.last, first.event,
@@ -571,7 +573,10 @@ def _want_extract(
     # a `temp:` key is gone with its invocation: then it is read out again
     if effect is not None and not _is_lost(effect, env, options.key):
         return None, _failed(effect, env, f"`{options.key}` is not extracted")
-    want = Want("extract", key, EXTRACT, text, schema, options.model, options.key)
+    want = Want(
+        "extract", key, EXTRACT, text, schema, options.model, options.key,
+        label=label_of_items(seen),
+    )  # fmt: skip
     return want, done_without(env, f"`{options.key}` is not extracted", NOT_ASKED)
 
 
@@ -599,6 +604,7 @@ def _want_distill(
         options.key,
         sources=tuple((item.event, entry.text) for item, entry in entries),
         through=max(item.last for item, _ in entries),
+        label=label_of_items(fresh),
     )
     return want, done_without(env, f"nothing new is distilled into `{options.key}`", NOT_ASKED)
 

@@ -21,6 +21,7 @@ from weft.declare.policy_parts import (
     Folding,
     Fresh,
     FromAgents,
+    Hide,
     Label,
     Matching,
     Memories,
@@ -220,6 +221,7 @@ VERBS: Mapping[
     Label: Verb(_PROTECTS, "labels", request="withhold_labelled"),
     Redact: Verb(_PROTECTS, "redact", request="redact_values"),
     Fence: Verb(_PROTECTS, "fences", request="fence_untrusted"),
+    Hide: Verb(_PROTECTS, "hide", request="hide_untrusted"),
     Validate: Verb(_ASKS, "validate", request="validate_context"),
     # what is written into state
     Extract: Verb(_ASKS, "summaries", request="want_writings"),
@@ -287,7 +289,7 @@ def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Pass
 def _places_of_all(policy: Policy) -> dict[str, tuple[Pass | Views, ...]]:
     """The passes that a policy has whatever its stages are, by their place."""
     protections = policy.protections
-    withhold = _withhold(protections)
+    withhold = (*_hide(protections), *_withhold(protections))
     ordered = _ordered(protections)
     again = [one for one in map(_once_more, ordered) if one is not None]
     return {
@@ -418,6 +420,11 @@ def _write(writings: tuple[Writing, ...]) -> tuple[Pass, ...]:
     return tuple(each for one in asked for each in _on_request(one))
 
 
+def _hide(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
+    """Text is hidden in new items already, before anything is made of it."""
+    return tuple(each for one in protections if isinstance(one, Hide) for each in _on_request(one))
+
+
 def _withhold(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
     """What may not be seen is taken out of new items too, before anything is made of them."""
     labels = tuple(one for one in protections if isinstance(one, Label))
@@ -433,14 +440,14 @@ def _redact(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
     return tuple(each for one in steps for each in _on_request(one))
 
 
-def _ordered(protections: tuple[Protection, ...]) -> list[Redact | Fence | Validate]:
-    """What is replaced goes first, then the fence around the rest."""
-    order = (Redact, Fence, Validate)
+def _ordered(protections: tuple[Protection, ...]) -> list[Hide | Redact | Fence | Validate]:
+    """What is hidden and replaced goes first, then the fence around the rest."""
+    order = (Hide, Redact, Fence, Validate)
     others = [one for one in protections if not isinstance(one, Label)]
     return sorted(others, key=lambda one: order.index(type(one)))
 
 
-def _once_more(step: Redact | Fence | Validate) -> Redact | Fence | None:
+def _once_more(step: Hide | Redact | Fence | Validate) -> Hide | Redact | Fence | None:
     """What is done to words that were added last, if anything: they have no fields.
 
     What has them stands in a fence by now, which would be taken for the value of a field.

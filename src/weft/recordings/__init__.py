@@ -7,6 +7,7 @@ of the calls in a log. `exchanges.py` has the calls as they were recorded, and `
 where each block of them comes from.
 """
 
+from weft.recordings.accounting import count_parts
 from weft.recordings.alignment import exchanges_of
 from weft.recordings.exchanges import BlockSource, Exchange, RecordedBlock
 from weft.recordings.read import (
@@ -26,6 +27,7 @@ __all__ = [
     "Exchange",
     "RecordedBlock",
     "Recording",
+    "count_parts",
     "exchanges_of",
     "files_in",
     "from_messages",

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.content import Part
-from weft.dialects.wire import object_in
+from weft.dialects.wire import object_in, text_at
 from weft.errors import LostContent
 from weft.recordings.recording import Aside, Recording, is_base64
 from weft.values import Json, JsonObject
@@ -69,15 +69,29 @@ def require_tools_called(
     return _require_none(missing, recordings, where=where, lenient=lenient)
 
 
+def count_parts(recording: Recording) -> dict[str, int]:
+    """How much of each kind a recording holds, which is what its file holds, but for asides."""
+    counts: dict[str, int] = dict.fromkeys(("messages", "calls", "results", "media"), 0)
+    for event in recording.session.events:
+        content = event.content
+        counts["messages"] += content is not None
+        counts["calls"] += len(event.calls)
+        counts["results"] += len(event.results)
+        for part in (content.parts or ()) if content is not None else ():
+            displays = part.function_response.parts if part.function_response is not None else ()
+            counts["media"] += (part.kind == "media") + len(displays or ())
+    return counts
+
+
 def find_names(recordings: Iterable[Recording], names: Collection[str]) -> set[str]:
     """The names among some that were called, or that an answer says: code may call a tool."""
-    found: set[str] = set()
+    mentioned: set[str] = set()
     for one in recordings if names else ():
         for event in one.session.events:
-            found.update(call.name or "" for call in event.calls)
+            mentioned.update(call.name or "" for call in event.calls)
             text = event.text or "" if event.author != "user" else ""
-            found.update(name for name in names if name in text)
-    return found
+            mentioned.update(name for name in names if name in text)
+    return mentioned
 
 
 def _require_none(
@@ -235,6 +249,7 @@ _ENVELOPES = ("request", "response", "body", "string", "stream", "input", "outpu
 """Fields of recorders that may hold JSON, or a stream of it, as text."""
 
 _CALLS = (
+    "tool_call",
     "tool_calls",
     "toolCalls",
     "toolRequests",
@@ -366,7 +381,8 @@ def _name_inside(value: JsonObject) -> str:
 
 def _own_id(value: JsonObject, field: str) -> str:
     """The id of a result that stands in a field of its own: it is that of its call."""
-    return _first(value, ("id",)) if field in _BARE_RESULTS else ""
+    owns = field in _BARE_RESULTS or value.get("type") == "tool_call_response"
+    return _first(value, ("id",)) if owns else ""
 
 
 def _is_call(value: JsonObject, field: str) -> bool:
@@ -378,9 +394,18 @@ def _is_call(value: JsonObject, field: str) -> bool:
     kind = value.get("type")
     if value.get("part_kind") in ("tool-call", "builtin-tool-call"):
         return True
+    if kind is None and value.keys() >= {"id", "name", "arguments"}:
+        return True
     if not isinstance(kind, str) or not _first(value, _IDS):
         return False
-    if kind in ("tool_use", "server_tool_use", "mcp_tool_use", "tool-call", "dynamic-tool"):
+    if kind in (
+        "tool_use",
+        "toolCall",
+        "server_tool_use",
+        "mcp_tool_use",
+        "tool-call",
+        "dynamic-tool",
+    ):
         return named
     if kind == "tool":
         return "callID" in value
@@ -406,8 +431,10 @@ def _is_result(value: JsonObject, field: str) -> bool:
     if part_kind is not None:
         asked = part_kind == "retry-prompt" and bool(value.get("tool_name"))
         return asked or part_kind in ("tool-return", "builtin-tool-return")
-    if isinstance(kind, str) and kind.endswith(("tool_result", "_call_output")):
+    if isinstance(kind, str) and kind.endswith(("tool_result", "_call_output", "call_response")):
         return True
+    if kind == "function_result":
+        return "call_id" in value
     if kind in ("tool-result", "tool-error") or "success" in value:
         return "toolCallId" in value
     content = value.get("content")
@@ -416,9 +443,9 @@ def _is_result(value: JsonObject, field: str) -> bool:
         for one in content
     ):
         return False  # the results are inside
-    if value.get("role") == "function":
-        return "name" in value
-    return "tool_call_id" in value and "content" in value
+    if value.get("role") in ("function", "toolResult"):
+        return "name" in value or "toolCallId" in value
+    return ("tool_call_id" in value or "call_id" in value) and "content" in value
 
 
 def _speaks(value: JsonObject) -> bool:
@@ -428,10 +455,27 @@ def _speaks(value: JsonObject) -> bool:
     # some programs keep what is said about a message apart from its parts
     if "parts" in value and object_in(value.get("info")).get("role") in _ROLES:
         return True
-    if value.get("role") in _ROLES:
+    role = value.get("role")
+    if (text_at(role, "value") if isinstance(role, dict) else role) in _ROLES:
+        return True
+    if _is_step(value):
         return True
     # a transcript's own notes have such types too, and ids of their own
     return value.get("type") in _LANGCHAIN and "uuid" not in value and "content" in _inner(value)
+
+
+def _is_step(value: JsonObject) -> bool:
+    """Whether an object is a step of a run, as agents' programs keep it without a role."""
+    kind, source = value.get("type"), value.get("source")
+    if "toolRequests" in value or "apiCallId" in value:
+        return True
+    if kind == "gemini" or (kind == "user" and "content" in value and "uuid" not in value):
+        return True
+    if isinstance(kind, str) and kind.endswith(("Message", "Event")) and isinstance(source, str):
+        return "content" in value
+    if "action" in value or isinstance(value.get("observation"), str):
+        return False
+    return source in ("user", "agent", "system") and "message" in value
 
 
 def _texts_of(message: JsonObject) -> Iterator[str]:
@@ -459,6 +503,8 @@ def _words(value: Json, field: str = "") -> Iterator[str]:
     elif isinstance(value, dict) and _medium(value, field) is None:
         # a call that is shown to people says there what it does
         notes = {*_NOTES, "description"} if "displayName" in value else _NOTES
+        if "message_type" in value:  # what a step says, taken apart
+            notes = {*notes, "action", "thought"}
         for key, one in value.items():
             if key not in _SKIPPED and key not in notes:
                 yield from _words(one, key)
@@ -474,7 +520,7 @@ _NOTES = frozenset(
     ("response_metadata", "additional_kwargs", "usage", "usage_metadata", "providerMetadata",
      "callProviderMetadata", "provider_details", "artifact", "title", "logprobs", "error",
      "retry_message", "info", "extra", "reasoning_details",
-     "intentionSummary", "toolTelemetry", "detailedContent")
+     "intentionSummary", "toolTelemetry", "detailedContent", "details", "partialArgs", "intent")
 )  # fmt: skip
 """Fields about a message that no model is sent."""
 

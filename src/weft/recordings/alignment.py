@@ -111,7 +111,7 @@ _DATED = 1e8
 """A time before this is a count of events, and not a date."""
 
 
-class _Piece(NamedTuple):
+class _RequestPiece(NamedTuple):
     """A part of a request before it is known where it comes from."""
 
     place: str
@@ -159,18 +159,18 @@ class _LogReader:
     def __init__(self, recording: Recording) -> None:
         self._events: Sequence[Event] = recording.session.events
         self._head = [
-            _Piece(f"system/{at}", "system", Part(text=text), text)
+            _RequestPiece(f"system/{at}", "system", Part(text=text), text)
             for at, text in enumerate(recording.instructions.values())
             if text
         ]
         self._head += [
-            _Piece(f"tools/{at}", "system", None, compact([tool.name, tool.description]))
+            _RequestPiece(f"tools/{at}", "system", None, compact([tool.name, tool.description]))
             for at, tool in enumerate(recording.tools)
         ]
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_RequestPiece] = []
         self._read = 0
 
-    def pieces_before(self, end: int) -> list[_Piece]:
+    def pieces_before(self, end: int) -> list[_RequestPiece]:
         """All that a request holds whose answer stands at a place of the log."""
         for event in self._events[self._read : end]:
             compaction = event.actions.compaction
@@ -182,7 +182,7 @@ class _LogReader:
                 place = f"{event.id}/{at}"
                 kind = "summary" if compaction is not None else role
                 text = words_of_part(part)
-                self._pieces.append(_Piece(place, kind, part, text, event.id, at))
+                self._pieces.append(_RequestPiece(place, kind, part, text, event.id, at))
         self._read = max(self._read, end)
         return [*self._head, *self._pieces]
 
@@ -192,10 +192,10 @@ class _BodyReader:
 
     def __init__(self) -> None:
         self._turns: list[Json] = []
-        self._pieces: list[list[_Piece]] = []
+        self._pieces: list[list[_RequestPiece]] = []
         self._dialect = ""
 
-    def pieces(self, dialect: str, body: JsonObject) -> list[_Piece]:
+    def pieces(self, dialect: str, body: JsonObject) -> list[_RequestPiece]:
         """All that a body holds, in order."""
         if dialect not in DIALECTS:
             return []
@@ -214,11 +214,11 @@ class _BodyReader:
         del self._pieces[same:]
         head = target.read({**spelled, name: []})
         pieces = [
-            _Piece(f"system/{at}", "system", one.part, one.part.text or "")
+            _RequestPiece(f"system/{at}", "system", one.part, one.part.text or "")
             for at, one in enumerate(head.system)
         ]
         pieces += [
-            _Piece(f"tools/{at}", "system", None, compact(tool.wire))
+            _RequestPiece(f"tools/{at}", "system", None, compact(tool.wire))
             for at, tool in enumerate(head.tools)
         ]
         for at, turn in enumerate(turns[same:], same):
@@ -228,7 +228,7 @@ class _BodyReader:
             own += [(read.role, one) for read in reading.turns for one in read.parts]
             self._pieces.append(
                 [
-                    _Piece(f"{name}/{at}/{part}", role, one.part, words_of_part(one.part))
+                    _RequestPiece(f"{name}/{at}/{part}", role, one.part, words_of_part(one.part))
                     for part, (role, one) in enumerate(own)
                 ]
             )
@@ -259,7 +259,7 @@ class _Aligner:
                 name = part.function_call.name or ""
                 self._calls[part.function_call.id or f"={name}"] = call, name
 
-    def align(self, call: int, pieces: Iterable[_Piece]) -> tuple[RecordedBlock, ...]:
+    def align(self, call: int, pieces: Iterable[_RequestPiece]) -> tuple[RecordedBlock, ...]:
         """The blocks of a request, each with where it comes from."""
         listed = [(piece.key, piece) for piece in pieces]
         same = 0
@@ -279,7 +279,7 @@ class _Aligner:
         return tuple([block for _, block in aligned])
 
     def _trace(
-        self, call: int, key: PieceKey, piece: _Piece, places: dict[str, RecordedBlock]
+        self, call: int, key: PieceKey, piece: _RequestPiece, places: dict[str, RecordedBlock]
     ) -> RecordedBlock:
         home = (piece.event, piece.number) if piece.event else self._homes.get(key, ("", -1))
         block = RecordedBlock(
@@ -300,7 +300,9 @@ class _Aligner:
             return replace(block, source=source)
         return replace(block, source=self._source_of(call, piece))
 
-    def _find_edited(self, call: int, piece: _Piece, block: RecordedBlock) -> RecordedBlock | None:
+    def _find_edited(
+        self, call: int, piece: _RequestPiece, block: RecordedBlock
+    ) -> RecordedBlock | None:
         """A block that is an answer to which something was added, or of which it was cut off."""
         if piece.role not in ("model", "assistant") or piece.kind != "text":
             return None
@@ -311,7 +313,7 @@ class _Aligner:
                 return replace(block, source=source, event=event.id, part=part)
         return None
 
-    def _source_of(self, call: int, piece: _Piece) -> BlockSource:
+    def _source_of(self, call: int, piece: _RequestPiece) -> BlockSource:
         """Where a block comes from that stands in no earlier request."""
         result = piece.part.function_response if piece.part is not None else None
         if result is not None:

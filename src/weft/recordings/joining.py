@@ -27,16 +27,19 @@ from weft.session import Event, Session
 from weft.values import Json
 
 
-def join_calls(recordings: Iterable[Recording], *, of_files: bool = False) -> list[Recording]:
+def join_calls(
+    recordings: Iterable[Recording], *, of_files: bool = False, in_order: bool = False
+) -> list[Recording]:
     """The recordings of one file, its calls joined; other recordings do not change.
 
     Of a call only what is new in it is kept: a log repeats each word in every later line. If each
-    is of a file of its own, they are a log only where one of them goes on with another.
+    is of a file of its own, they are a log only where one of them goes on with another. Those that
+    are `in_order` of time are taken one by one as they come.
     """
     log = _CallLog()
     # each conversation is in the place of its first call
     places: list[Recording | _Conversation] = []
-    for one in _in_time(recordings):
+    for one in recordings if in_order else _in_time(recordings):
         conversation = log.take(one) if one.call is not None else one
         if conversation is not None:
             places.append(conversation)
@@ -58,12 +61,12 @@ def _find_starters(conversations: Sequence["_Conversation"]) -> None:
                     tasks.setdefault(text, (one, number))
     for one in conversations if tasks else ():
         first = next((event.text or "" for event in one.events if event.author == "user"), "")
-        found = tasks.get(first.strip())
-        if found is None and len(tasks) * len(conversations) < _FEW_PAIRS:
+        starter = tasks.get(first.strip())
+        if starter is None and len(tasks) * len(conversations) < _FEW_PAIRS:
             # some programs put words of their own around a task
-            found = next((where for text, where in tasks.items() if text in first), None)
-        if found is not None and found[0] is not one and one.parent is None:
-            one.parent, one.relation = found, "sub-agent"
+            starter = next((where for text, where in tasks.items() if text in first), None)
+        if starter is not None and starter[0] is not one and one.parent is None:
+            one.parent, one.relation = starter, "sub-agent"
 
 
 _FEW_PAIRS = 40_000
@@ -150,10 +153,10 @@ class _CallLog:
             conversation.words = words
             conversation.edited += 1
         number = len(conversation.calls)
-        for end, made in ((words.ends[-2], number - 1), (words.ends[-1], number)):
+        for end, latest in ((words.ends[-2], number - 1), (words.ends[-1], number)):
             if not call.asks or end == words.ends[-1]:
-                made -= bool(call.asks)
-                self._by_beginning.setdefault(words.keys[end], (conversation, made))
+                latest -= bool(call.asks)
+                self._by_beginning.setdefault(words.keys[end], (conversation, latest))
         self._by_words[conversation.words.keys[-1]] = conversation
         if id:
             self._by_reply[id] = conversation, len(conversation.events)
@@ -185,9 +188,9 @@ class _CallLog:
     def _find_parent(self, words: "_SpokenPieces") -> "tuple[_Conversation, int] | None":
         """The conversation that begins as a new one does, and its last call that both share."""
         for end in reversed(words.ends[1:]):
-            found = self._by_beginning.get(words.keys[end]) if end else None
-            if found is not None:
-                return found
+            parent = self._by_beginning.get(words.keys[end]) if end else None
+            if parent is not None:
+                return parent
         return None
 
     def _find(self, call: Recording, words: "_SpokenPieces") -> "_Conversation | None":

@@ -7,13 +7,17 @@ and the line, or the index in it.
 
 import glob
 import gzip
+import io
 import logging
+import lzma
 import re
+import shutil
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import BinaryIO, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -54,6 +58,7 @@ from weft.recordings.providers import (
 from weft.recordings.recording import (
     AGENT,
     FORMS,
+    Aside,
     Asides,
     Recording,
     find_other_fields,
@@ -64,9 +69,21 @@ from weft.recordings.recording import (
     replace_surrogates,
     seconds,
     tools_of,
+    with_events,
 )
-from weft.recordings.runs import DOCUMENTS, Document, is_copilot, read_copilot
-from weft.recordings.spans import FLAVOURS, is_spans, list_spans, row_of_span
+from weft.recordings.runs import (
+    DOCUMENTS,
+    Document,
+    is_agent_framework,
+    is_autogen,
+    is_copilot,
+    is_pi,
+    read_agent_framework,
+    read_autogen,
+    read_copilot,
+    read_pi,
+)
+from weft.recordings.spans import FLAVOURS, expand_span, is_spans, list_spans, row_of_span
 from weft.recordings.traces import (
     asks_model,
     is_observation,
@@ -93,12 +110,17 @@ class Format(NamedTuple):
     about: str
 
 
+Progress = Callable[[str, int, int], None]
+"""Told the name of a file, how many of its bytes were read, and how many it has."""
+
+
 def read_files(
     files: Iterable[Path],
     *,
     format: str | None = None,
     lenient: bool = False,
     failed: list[SessionError] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Recording]:
     """The recordings in files, in order; calls that have a file each come last, and are joined.
 
@@ -107,7 +129,7 @@ def read_files(
     calls: list[Recording] = []
     for path in files:
         try:
-            for recording in read_file(path, format=format, lenient=lenient):
+            for recording in read_file(path, format=format, lenient=lenient, progress=progress):
                 if recording.call is None:
                     yield recording
                 else:
@@ -120,26 +142,129 @@ def read_files(
 
 
 def read_file(
-    path: Path, *, format: str | None = None, name: str = "", lenient: bool = False
+    path: Path,
+    *,
+    format: str | None = None,
+    name: str = "",
+    lenient: bool = False,
+    progress: Progress | None = None,
 ) -> Iterator[Recording]:
-    """The recordings in one file.
+    """The recordings in one file. One with a recording a line is not read into memory at once.
 
     A call, a result, media or words that would be lost are an error; if `lenient`, they are named.
     """
+    require_format(format)
+    label = name or path.name
+    data = b""
     try:
         with path.open("rb") as file:
             start = file.read(len(SQLITE))
-            data = b"" if start == SQLITE else start + file.read()
+            if start != SQLITE:
+                file.seek(0)
+                with _unpack(file, start, label) as plain:
+                    log = _LogFile.find(plain, label, progress)
+                    if log is not None:
+                        yield from _with_own_ids(
+                            _Values(label, format, lenient=lenient).stream(log)
+                        )
+                        return
+                    plain.seek(0)
+                    data = plain.read()
     except OSError as error:
         raise SessionError(
             f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
         ) from None
     if start == SQLITE:
-        return read_database(path)
-    return read_recordings(data, name=name or path.name, format=format, lenient=lenient)
+        yield from read_database(path)
+        return
+    yield from read_recordings(data, name=label, format=format, lenient=lenient)
 
 
-_ENDINGS = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".db", ".sqlite", ".sqlite3")
+_PACKED = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
+"""What packed files begin with, and what unpacks them."""
+
+
+def _unpack(file: BinaryIO, start: bytes, where: str) -> BinaryIO:
+    """The file, or an unpacked copy of it that can be read in any order."""
+    opener = next((one for magic, one in _PACKED.items() if start.startswith(magic)), None)
+    if opener is None:
+        return file
+    plain = tempfile.TemporaryFile()  # noqa: SIM115 (whoever reads it closes it)
+    try:
+        with opener(file, "rb") as packed:
+            shutil.copyfileobj(cast("BinaryIO", packed), plain)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        plain.close()
+        raise SessionError(f"it cannot be unpacked: {error}", where=where) from None
+    plain.seek(0)
+    return cast("BinaryIO", plain)
+
+
+class _LogFile:
+    """A file in which each line is a recording: read line by line, in the order of time."""
+
+    def __init__(self, file: BinaryIO, name: str, progress: Progress | None) -> None:
+        self._file = file
+        self.name = name
+        self._progress = progress
+        self.count = 0
+        """How many lines it has that are not empty."""
+
+    @classmethod
+    def find(cls, file: BinaryIO, name: str, progress: Progress | None) -> "_LogFile | None":
+        """The log that a file is, None if its first two lines are not one recording each."""
+        first, second = (parse_json(line) for line in (file.readline(), file.readline()))
+        file.seek(0)
+        both = isinstance(first, dict) and isinstance(second, dict)
+        if not both or not _is_document(cast("JsonObject", first)):
+            return None
+        return cls(file, name, progress) if _is_document(cast("JsonObject", second)) else None
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """The lines with their numbers: the earliest call first, where all say when they were."""
+        places: list[tuple[float, int, int]] = []
+        at = 0
+        for number, line in enumerate(self._file, 1):
+            if line.strip():
+                value = parse_json(line)
+                time = _time_in(cast("JsonObject", value)) if isinstance(value, dict) else 0.0
+                places.append((time, at, number))
+            at += len(line)
+        self.count = len(places)
+        times = [time for time, _, _ in places]
+        # a broken last line has no time, and stays the last
+        if all(times[:-1]) and times[:-1] != sorted(times[:-1]):
+            places = [*sorted(places[:-1]), places[-1]] if not times[-1] else sorted(places)
+        read = 0
+        for _, place, number in places:
+            self._file.seek(place)
+            line = self._file.readline()
+            read += len(line)
+            if self._progress is not None:
+                self._progress(self.name, read, at)
+            yield number, line
+
+
+def _with_own_ids(recordings: Iterable[Recording]) -> Iterator[Recording]:
+    """The recordings of a file, each under an id of its own."""
+    seen: dict[str, int] = {}
+    for one in recordings:
+        count = seen[one.id] = seen.get(one.id, 0) + 1
+        if count > 1:
+            why = "another recording of this file has it; this one is read under another"
+            aside = Aside("id", why, 1, (one.source,))
+            id = f"{one.id}-{count}"
+            session = with_events(one.session, one.session.events)
+            session.id = id
+            one = one._replace(id=id, session=session, aside=(*one.aside, aside))
+        yield one
+
+
+_PLAIN_ENDINGS = (".json", ".jsonl", ".ndjson", ".traj")
+_ENDINGS = (
+    *_PLAIN_ENDINGS, *(f"{one}.{packed}" for one in _PLAIN_ENDINGS for packed in ("gz", "xz")),
+    ".db", ".sqlite", ".sqlite3",
+)  # fmt: skip
 
 
 def files_in(paths: Iterable[Path]) -> list[Path]:
@@ -168,17 +293,14 @@ def read_recordings(
     """The recordings in a file's bytes, one by one; an error names the line."""
     require_format(format)
     try:
-        yield from _read_bytes(data, name, _Values(name, format, lenient=lenient))
+        yield from _with_own_ids(_read_bytes(data, name, _Values(name, format, lenient=lenient)))
     except RecursionError:
         raise SessionError("it nests too deep", where=name, hint="is it damaged?") from None
 
 
 def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise SessionError(f"it cannot be unpacked: {error}", where=name) from None
+    with _unpack(io.BytesIO(data), data[:6], name) as plain:
+        data = plain.read()
     if data.startswith(SQLITE):
         raise SessionError(
             "this is a database, which is read from its file",
@@ -300,8 +422,28 @@ class _Values:
                     if number == len(rows) and torn is not None:
                         errors.append(torn)
 
-        yield from self._join(read_rows())
-        raise_first(errors)
+        yield from self._require_some(self._join(read_rows()), errors)
+
+    def stream(self, log: _LogFile) -> Iterator[Recording]:
+        """The recordings of a log, line by line; what its lines share is kept once."""
+        errors: list[SessionError] = []
+        torn: list[SessionError] = []
+
+        def read_rows() -> Iterator[Recording]:
+            for number, line in log.lines():
+                where, asides = f"{self.name}:{number}", Asides()
+                try:
+                    value = read_json(line, where, asides.add)
+                    recordings = self.read(value, f"{self.stem}-{number}", where, single=False)
+                    yield from _with(recordings, asides)
+                except SessionError as error:
+                    is_last = number == log.count and line.lstrip().startswith((b"{", b"["))
+                    broken = parse_json(line) is None
+                    (torn if is_last and broken else errors).append(error)
+
+        joined = [*self._join(read_rows(), in_order=True)]
+        whole = _with(joined, _torn_line(torn[0] if torn else None))
+        yield from self._require_some(whole, errors)
 
     def _conversation(self, rows: Sequence[TranscriptLine]) -> Iterable[Recording] | None:
         """The recordings of lines that are messages, events or a transcript; None if not so."""
@@ -318,15 +460,32 @@ class _Values:
             return self._account(placed, [self._list(values, self.stem, self.name)], self.name)
         return None
 
-    def _join(self, recordings: Iterable[Recording]) -> Iterator[Recording]:
+    def _join(
+        self, recordings: Iterable[Recording], *, in_order: bool = False
+    ) -> Iterator[Recording]:
         """The calls of a log as conversations, if no tool ran that none of them has called."""
-        joined = join_calls(recordings)
+        joined = join_calls(recordings, in_order=in_order)
         named = {name for name, _ in self.ran_in_spans}
-        found = find_names(joined, named)
-        ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in found)]
+        called = find_names(joined, named)
+        ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]
         self.ran, self.ran_in_spans = [], []
         joined = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
         yield from _with(joined, self.skipped)
+
+    def _require_some(
+        self, recordings: Iterable[Recording], errors: Sequence[SessionError]
+    ) -> Iterator[Recording]:
+        """The recordings, then the first error that was met; or one that nothing was there."""
+        is_empty = True
+        for one in recordings:
+            is_empty = False
+            yield one
+        raise_first(errors)
+        skipped = self.skipped.collect()
+        if skipped and is_empty:
+            raise SessionError(
+                "no model was asked in it", where=self.name, hint="; ".join(map(str, skipped))
+            )
 
     def _account(
         self, values: Iterable[tuple[str, Json]], recordings: Iterable[Recording], where: str
@@ -337,7 +496,8 @@ class _Values:
     def read(self, value: Json, id: str, where: str, *, single: bool = True) -> Iterator[Recording]:
         """A value of a file: a recording, a list of messages, or a list of recordings."""
         if isinstance(value, dict):
-            yield from self._account([(where, value)], self._object(value, id, where), where)
+            counted: list[tuple[str, Json]] = [] if is_spans(value) else [(where, value)]
+            yield from self._account(counted, self._object(value, id, where), where)
             return
         if not isinstance(value, list):
             raise SessionError("this is not a recording", where=where, hint=FORMS)
@@ -384,15 +544,18 @@ class _Values:
 
     def _object(self, raw: JsonObject, id: str, where: str) -> Iterator[Recording]:
         """An object: a session, a request with or without what was recorded around it, a chat."""
-        document = self._document(raw)
+        document = self._document(raw, where)
         if document is not None:
-            yield from document.read(raw, id, where)
+            try:
+                yield from document.read(raw, id, where)
+            except UsageError as error:
+                raise SessionError(error.message, where=where, hint=error.hint) from None
             return
         if isinstance(raw.get("events"), list):
             yield _session(raw, where)
             return
         if is_spans(raw):
-            yield from self._join(self._spans(raw, id, where))
+            yield from self._spans(raw, id, where)
             return
         if is_trace(raw):
             yield from self.read(raw["observations"], id, f"{where}: observations", single=False)
@@ -400,7 +563,7 @@ class _Values:
         if is_observation(raw):
             yield from self._observation(raw, id, where)
             return
-        raw = _logged_by_bedrock(raw)
+        raw = _logged_by_helicone(_logged_by_bedrock(_state_in(raw)))
         label = str(raw.get("id") or raw.get("custom_id") or id)
         inner = _request_in(raw)
         request = raw if inner is None else inner
@@ -452,11 +615,19 @@ class _Values:
             fields += find_other_fields(raw, _ENVELOPE, "request", where)
         yield recording._replace(aside=(*recording.aside, *fields))
 
-    def _document(self, raw: JsonObject) -> Document | None:
-        """The form of an object that tells what it is, if it is the one that was named."""
-        if self.format is not None:
-            return next((one for one in DOCUMENTS if one.name == self.format), None)
-        return next((one for one in DOCUMENTS if one.fits(raw)), None)
+    def _document(self, raw: JsonObject, where: str) -> Document | None:
+        """The form of an object that tells what it is, if no other was named."""
+        if self.format is None:
+            return next((one for one in DOCUMENTS if one.fits(raw)), None)
+        wanted = next((one for one in DOCUMENTS if one.name == self.format), None)
+        if wanted is not None and not wanted.fits(raw):
+            keys = ", ".join(list(raw)[:6])
+            raise SessionError(
+                f"this is not {wanted.about}: an object with {keys or 'nothing'}",
+                where=where,
+                hint="leave the format out: it is found by its shape",
+            )
+        return wanted
 
     def _spans(self, raw: JsonObject, id: str, where: str) -> Iterator[Recording]:
         """The calls of models in spans; other spans are named, and tools must have been called."""
@@ -465,7 +636,9 @@ class _Values:
             flavour, kind, row = row_of_span(span)
             if kind == "model":
                 observed = read_observation(row, id, place, self._list, format=flavour)
-                yield _with_tools(observed, tools_of_observation(row))
+                whole = _with_tools(observed, tools_of_observation(row))
+                # each by itself: what is joined later has the words of only one of two requests
+                yield from self._account([(place, expand_span(span))], [whole], place)
                 continue
             self.skipped.add(f"span `{kind}`", "no model was asked in it", place)
             if kind == "tool":
@@ -497,9 +670,15 @@ _TIMES = (
 )
 """What recorders call the beginning of a call, its first token and its end."""
 
+_MOMENTS = (
+    "timestamp", "time", "created_at", "createdAt", "startTime", "start_time", "started",
+    "request_created_at", "start_timestamp",
+)  # fmt: skip
+"""What recorders call the time of a call."""
+
 _ENVELOPE = (
-    "id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks", "path", "time",
-    "status", "status_code", "error", "latency_ms", "duration_ms",
+    "id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks", "path",
+    "status", "status_code", "error", "latency_ms", "duration_ms", *_MOMENTS,
     *(key for keys in _TIMES for key in keys),
 )  # fmt: skip
 """What recorders write around a request, and is read."""
@@ -517,6 +696,47 @@ def _logged_by_bedrock(raw: JsonObject) -> JsonObject:
         "request": {"model": model, **body, "modelId": model},
         "response": answer.get("outputBodyJson"),
     }
+
+
+def _logged_by_helicone(raw: JsonObject) -> JsonObject:
+    """A row of Helicone's export as a request and its answer."""
+    if not isinstance(raw.get("request_body"), dict):
+        return raw
+    return {
+        "id": raw.get("request_id") or raw.get("id"),
+        "request": raw["request_body"],
+        "response": raw.get("response_body"),
+        "status": raw.get("response_status"),
+        "started": raw.get("request_created_at"),
+        "ended": raw.get("response_created_at"),
+        "latency_ms": raw.get("delay_ms"),
+    }
+
+
+_STATES = (
+    ("values", "messages"),
+    ("channel_values", "messages"),
+    ("checkpoint", "channel_values", "messages"),
+    ("chat_message_store_state", "messages"),
+    ("llm_context", "messages"),
+    ("agent_state", "llm_context", "messages"),
+    ("output", "messages"),
+)
+"""Where libraries keep the messages in what they save of a conversation: LangGraph's state and
+checkpoints, agent-framework's threads, AutoGen's agents."""
+
+
+def _state_in(raw: JsonObject) -> JsonObject:
+    """The saved state of a conversation as its messages; anything else as it is."""
+    if "messages" in raw or "request" in raw:
+        return raw
+    for path in _STATES:
+        inner: Json = raw
+        for key in path:
+            inner = object_in(inner).get(key)
+        if isinstance(inner, list) and inner:
+            return {"messages": inner}
+    return raw
 
 
 def _request_in(raw: JsonObject) -> JsonObject | None:
@@ -550,9 +770,7 @@ def _model_in(raw: JsonObject) -> str:
 def _time_in(raw: JsonObject) -> float:
     """When a call was made, where its recorder or its answer says so; else 0."""
     answer = object_in(unwrap_answer(raw.get("response")))
-    times = (
-        raw.get(name) for name in ("timestamp", "time", "created_at", "createdAt", "startTime")
-    )
+    times = (raw.get(name) for name in _MOMENTS)
     moments = map(seconds, (*times, answer.get("created"), answer.get("created_at")))
     return next((time for time in moments if time), 0.0)
 
@@ -561,7 +779,7 @@ def _exchange_in(
     raw: JsonObject, request: JsonObject, recording: Recording, where: str, *, answer: Json
 ) -> Exchange:
     """The call as it was recorded: request, answer, times, status and error."""
-    made = exchange_of_request(
+    exchange = exchange_of_request(
         request,
         recording.format,
         model=recording.model or _model_in(raw),
@@ -571,7 +789,7 @@ def _exchange_in(
     status = next((raw[key] for key in ("status", "status_code") if key in raw), None)
     error = raw.get("error")
     if not error and recording.call is not None and recording.call.failed:
-        error = object_in(made.answer).get("error") or "the answer is an error"
+        error = object_in(exchange.answer).get("error") or "the answer is an error"
     times = [
         next((time for key in keys if (time := seconds(raw.get(key)))), None) for keys in _TIMES
     ]
@@ -581,7 +799,7 @@ def _exchange_in(
     if ended is None and started is not None and isinstance(took, int | float):
         ended = started + took / 1000
     return replace(
-        made,
+        exchange,
         started=started,
         first_token=first,
         ended=ended,
@@ -604,6 +822,8 @@ def _is_document(row: JsonObject) -> bool:
     if any(one.fits(row) for one in DOCUMENTS) or is_spans(row):
         return True
     if is_observation(row) or is_trace(row) or row.get("schemaType") == "ModelInvocationLog":
+        return True
+    if "messages" in _state_in(row) or isinstance(row.get("request_body"), dict):
         return True
     keys = ("events", "messages", "contents", "request", "body")
     return any(isinstance(row.get(key), list | dict) for key in keys) or (
@@ -710,6 +930,8 @@ def _read_converse(messages: list[Json], id: str, where: str) -> Recording:
 LIST_FORMATS = (
     Format("pydantic-ai", _is_pydantic_ai, read_pydantic_ai, "ModelMessagesTypeAdapter's JSON"),
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
+    Format("autogen", is_autogen, read_autogen, "messages of AutoGen's teams and agents"),
+    Format("agent-framework", is_agent_framework, read_agent_framework, "messages, threads"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
     Format("opencode", is_opencode, read_opencode, "what `opencode export` writes"),
     Format("vercel", is_vercel, read_vercel, "model messages or UI messages of the AI SDK"),
@@ -740,6 +962,7 @@ FORMATS: Mapping[str, str] = {
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
+    "pi": "a session of pi, JSONL",
     **{one.name: one.about for one in DOCUMENTS},
     **{one.name: one.about for one in FLAVOURS},
     "langfuse": "observations or traces as Langfuse exports them",
@@ -763,6 +986,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("claude-code", is_claude_code, None, read_claude_code),
     LineFormat("codex", is_codex, 3, read_codex),
     LineFormat("copilot-cli", is_copilot, 3, read_copilot),
+    LineFormat("pi", is_pi, 3, read_pi),
 )
 """The first that fits is taken."""
 

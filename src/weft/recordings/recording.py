@@ -321,6 +321,10 @@ class Transcript:
         """The name of the tool that was called under this id."""
         return self._names.get(call_id or "", "")
 
+    def has_call(self, call_id: str) -> bool:
+        """Whether a call was made under this id."""
+        return call_id in self._names
+
     @property
     def is_waiting(self) -> bool:
         """Whether the user side spoke last."""
@@ -651,11 +655,11 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
     "cached": (
         "cache_read_input_tokens", "cached_tokens", "cache_read_tokens", "cached_input_tokens",
         "cacheReadInputTokens", "cachedInputTokens", "input_tokens_cache_read", "cached",
-        "input_cached_tokens", "input_cache_read", "cache_read",
+        "input_cached_tokens", "input_cache_read", "cache_read", "cacheRead",
     ),
     "written": (
         "cache_creation_input_tokens", "cache_write_tokens", "cacheWriteInputTokens",
-        "input_tokens_cache_write",
+        "input_tokens_cache_write", "cacheWrite",
     ),
     "thoughts": ("reasoning_tokens", "thoughts", "reasoningTokens"),
 }  # fmt: skip
@@ -663,7 +667,7 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
 
 _APART = (
     "cache_read_input_tokens", "cacheReadInputTokens", "input_tokens_cache_read",
-    "input_cached_tokens", "input_cache_read",
+    "input_cached_tokens", "input_cache_read", "cacheRead",
 )  # fmt: skip
 """Names of cached tokens that are not part of the input tokens next to them."""
 
@@ -672,23 +676,23 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
     """Read the tokens of an answer under any of their names; None where there are none."""
     details = [counts]
     details += [one for key, one in counts.items() if "details" in key and isinstance(one, dict)]
-    found: dict[str, int] = {}
+    tokens: dict[str, int] = {}
     for kind, names in _COUNTS.items():
         for name in names:
             value = next((one[name] for one in details if isinstance(one.get(name), int)), None)
             if isinstance(value, int) and not isinstance(value, bool):
-                found[kind] = value
+                tokens[kind] = value
                 break
-    if "input" not in found and "output" not in found:
+    if "input" not in tokens and "output" not in tokens:
         return None
-    prompt, output = found.get("input"), found.get("output")
+    prompt, output = tokens.get("input"), tokens.get("output")
     if prompt is not None and any(name in counts for name in _APART):
-        prompt += found.get("cached", 0) + found.get("written", 0)
+        prompt += tokens.get("cached", 0) + tokens.get("written", 0)
     return Usage(
         prompt_token_count=prompt,
         candidates_token_count=output,
         total_token_count=(prompt or 0) + (output or 0),
-        cached_content_token_count=found.get("cached"),
+        cached_content_token_count=tokens.get("cached"),
     )
 
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.content import Part, call_part, result_part, text_part, thought_part
+from weft.content import Blob, Part, call_part, result_part, text_part, thought_part
 from weft.dialects import CHAT, dialect_named
 from weft.dialects.wire import linked_part, object_in, objects_in, text_at
+from weft.errors import SessionError
 from weft.recordings.coding import TranscriptLine
 from weft.recordings.providers import arguments_of, read_messages, take_answer
 from weft.recordings.recording import (
@@ -110,7 +111,7 @@ def _take_gemini(transcript: Transcript, message: JsonObject, time: float | None
     tokens = object_in(message.get("tokens"))
     usage = read_counts(tokens)
     if not parts:
-        transcript.leave_out("empty answer", "nothing was said in it", transcript.place)
+        transcript.put_aside("empty answer", "nothing was said in it", transcript.place)
         return
     transcript.answer(parts, time=time, model=text_at(message, "model"), usage=usage)
     if results:
@@ -255,6 +256,101 @@ class _Copilot:
         return transcript.recording(self.id or name, answered=not transcript.is_waiting)
 
 
+# --- pi
+
+
+def is_pi(row: JsonObject) -> bool:
+    """Whether a line is one of pi's: entries of a tree, messages below them."""
+    if row.get("type") == "session":
+        return "cwd" in row
+    message = row.get("message")
+    return row.get("type") == "message" and isinstance(message, dict) and "uuid" not in row
+
+
+def read_pi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """The branch of a session that it ended on."""
+    transcript = Transcript(where, format="pi")
+    chosen = _last_branch(lines)
+    id = name
+    for line in lines:
+        row, kind = line.value, text_at(line.value, "type")
+        transcript.place = line.where
+        time = seconds(row.get("timestamp"))
+        if kind == "session":
+            id = text_at(row, "id") or id
+        elif line.where not in chosen:
+            transcript.leave_out(f"entry `{kind}`", "it is on a branch that was left", line.where)
+        elif kind == "message":
+            _take_pi(transcript, object_in(row.get("message")), line.where, time)
+        elif kind in ("compaction", "branch_summary"):
+            summary = _texts(text_at(row, "summary"))
+            if kind == "compaction":
+                transcript.summary(summary, time=time)
+            else:
+                transcript.user(summary, time=time)
+        elif kind == "custom_message":
+            transcript.user(_texts(row.get("content")), time=time)
+        else:
+            transcript.put_aside(f"entry `{kind}`", "it was never sent to the model", line.where)
+    yield transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _last_branch(lines: Sequence[TranscriptLine]) -> set[str]:
+    """The places of the entries from the first to the last; all, where none names its parent."""
+    by_id = {text_at(line.value, "id"): line for line in lines if line.value.get("id")}
+    if not any(line.value.get("parentId") for line in lines):
+        return {line.where for line in lines}
+    line: TranscriptLine | None = lines[-1]
+    chosen: set[str] = set()
+    while line is not None and line.where not in chosen:
+        chosen.add(line.where)
+        line = by_id.get(text_at(line.value, "parentId"))
+    return chosen
+
+
+def _take_pi(transcript: Transcript, message: JsonObject, where: str, time: float | None) -> None:
+    role, content = text_at(message, "role"), message.get("content")
+    parts = _texts(content) if isinstance(content, str) else []
+    for at, piece in enumerate(objects_in(content)):
+        kind = text_at(piece, "type")
+        if kind == "toolCall":
+            arguments = arguments_of(piece.get("arguments"))
+            parts.append(call_part(text_at(piece, "name"), arguments, id=text_at(piece, "id")))
+        elif kind == "thinking":
+            parts.append(thought_part(text_at(piece, "thinking")))
+        elif kind == "image":
+            blob = Blob(mime_type=text_at(piece, "mimeType"), data=text_at(piece, "data"))
+            parts.append(Part(inline_data=blob))
+        elif kind == "text":
+            parts += _texts([piece])
+        else:
+            transcript.put_aside(f"part `{kind}`", "its form is unknown", f"{where}[{at}]")
+    if role == "user":
+        transcript.user(parts, time=time)
+    elif role == "assistant":
+        if not parts:
+            failure = text_at(message, "errorMessage") or text_at(message, "stopReason")
+            transcript.put_aside("answer", f"it is an error: {failure}", where)
+            return
+        transcript.answer(
+            parts,
+            time=time,
+            model=text_at(message, "model"),
+            usage=read_counts(object_in(message.get("usage"))),
+        )
+    elif role == "toolResult":
+        text = "\n".join(part.text or "" for part in parts if part.text)
+        name, call_id = text_at(message, "toolName"), text_at(message, "toolCallId")
+        result = _result(call_id, name, text, failed=message.get("isError") is True)
+        transcript.results([show_media(result, parts)], time=time)
+    elif role == "bashExecution":  # the user ran a command, and the model hears of it
+        words = f"$ {text_at(message, 'command')}\n{text_at(message, 'output')}"
+        transcript.user(_texts(words), time=time)
+    else:
+        summary = _texts(message.get("summary")) or parts
+        transcript.user(summary, time=time)
+
+
 # --- OpenHands
 
 
@@ -293,6 +389,8 @@ def _take_openhands(transcript: Transcript, event: JsonObject, place: str, seen:
     call = object_in(event.get("tool_call_metadata"))
     response = object_in(call.get("model_response"))
     call_id = text_at(call, "tool_call_id")
+    if call and not call_id:
+        raise SessionError("this event has the id of no call", where=place, hint="is it cut?")
     if action == "system":
         transcript.system.append(text_at(args, "content"))
         tools: list[Json] = [*objects_in(args.get("tools"))]
@@ -322,7 +420,9 @@ def _take_openhands(transcript: Transcript, event: JsonObject, place: str, seen:
         transcript.answer(parts, time=time, model=transcript.model)
     elif "observation" in event and (call_id or event.get("cause") is not None):
         id = call_id or str(event.get("cause"))
-        if transcript.name_of(id):
+        if "content" not in event:
+            raise SessionError("an observation has no content", where=place, hint="is it cut?")
+        if call_id or transcript.has_call(id):
             transcript.results([_result(id, "", event.get("content"))], time=time)
         else:
             why = "it goes into the prompt in a form that the file does not hold"
@@ -374,18 +474,26 @@ def _read_mini_swe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
 
 def _is_swe_agent(run: JsonObject) -> bool:
     steps = objects_in(run.get("trajectory"))
-    return bool(steps) and "observation" in steps[0] and isinstance(run.get("history"), list)
+    return bool(steps) and steps[0].keys() >= {"action", "response"}
 
 
 def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     """A trajectory with the history that was sent; the trajectory itself repeats it."""
     messages: list[JsonObject] = []
-    for message in objects_in(run.get("history")):
+    history = objects_in(run.get("history"))
+    if not history:  # the last request holds all before it
+        last = objects_in(run.get("trajectory"))[-1]
+        answer: JsonObject = {"role": "assistant", "content": last.get("response")}
+        history = [*objects_in(last.get("query")), answer]
+    for message in history:
         ids = message.get("tool_call_ids")
-        kept = {key: message[key] for key in ("role", "content", "tool_calls") if key in message}
+        plain = {key: message[key] for key in ("role", "content", "tool_calls") if key in message}
+        thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
+        if any(thoughts):
+            plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
         if message.get("role") == "tool" and isinstance(ids, list) and ids:
-            kept["tool_call_id"] = ids[0]
-        messages.append({key: value for key, value in kept.items() if value is not None})
+            plain["tool_call_id"] = ids[0]
+        messages.append({key: value for key, value in plain.items() if value is not None})
     chat = _read_chat(messages, text_at(run, "environment") or id, where, format="swe-agent")
     options = object_in(run.get("replay_config"))
     model = text_at(object_in(object_in(options.get("agent")).get("model")), "name")
@@ -413,7 +521,7 @@ _RUN_FACTS = frozenset(
 def _read_chat_run(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     messages = objects_in(run.get("messages"))
     tools = objects_in(run.get("tools"))
-    chat = _read_chat(messages, text_at(run, "id") or id, where, format=CHAT, tools=tools)
+    chat = _read_chat(messages, text_at(run, "id") or id, where, format="chat-run", tools=tools)
     usages, times = run.get("usage"), run.get("timestamps")
     usages = usages if isinstance(usages, list) else []
     times = times if isinstance(times, list) else []
@@ -465,7 +573,7 @@ def _with_facts(
     latest = 0.0
     for at, event in enumerate(events):
         if event.content is not None and event.content.role == "model":
-            fact = next(listed, {})
+            fact = next(listed, _NOTHING)
             time = seconds(fact.get("time")) or 0.0
             time = time / 1000 if time > _MILLISECONDS else time
             name = fact.get("model")
@@ -483,6 +591,8 @@ def _with_facts(
     session = with_events(recording.session, events)
     return recording._replace(session=session, model=model or recording.model)
 
+
+_NOTHING: Mapping[str, Json] = {}
 
 _MILLISECONDS = 1e11
 _DATED = 1e8
@@ -537,12 +647,198 @@ def _read_atif(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     yield transcript.recording(label, answered=not transcript.is_waiting)
 
 
+# --- inspect-ai
+
+
+def _is_inspect(run: JsonObject) -> bool:
+    return isinstance(run.get("eval"), dict) and any(
+        isinstance(one.get("messages"), list) for one in objects_in(run.get("samples"))
+    )
+
+
+def _read_inspect(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A log of an evaluation: the messages of each sample, and what its calls were billed."""
+    model = text_at(object_in(run.get("eval")), "model")
+    for at, sample in enumerate(objects_in(run.get("samples"))):
+        place = f"{where}: samples[{at}]"
+        messages = [_inspect_message(one) for one in objects_in(sample.get("messages"))]
+        events = objects_in(sample.get("events"))
+        asked = [one for one in events if one.get("event") == "model"]
+        spoken = sum(one.get("role") == "assistant" for one in messages)
+        facts: list[JsonObject] = [
+            {
+                "usage": object_in(one.get("output")).get("usage"),
+                "time": one.get("timestamp"),
+                "model": one.get("model"),
+            }
+            for one in asked
+        ]
+        label = f"{sample.get('id', id)}-{sample.get('epoch', 1)}"
+        chat = _read_chat(messages, label, place, format="inspect-ai")
+        repeated = {f"{place}.{name}" for name in ("events", "output", "input", "attachments")}
+        aside = [
+            Aside("sample's `events`", "they repeat the messages, step by step", 1, (place,))
+        ] * bool(events)  # fmt: skip
+        chat = chat._replace(excused=chat.excused | repeated, aside=(*chat.aside, *aside))
+        yield _with_facts(chat, facts if len(facts) == spoken else (), model=model)
+
+
+def _inspect_message(message: JsonObject) -> JsonObject:
+    """A message as one of a chat: calls name their function without an object around it."""
+    plain = {key: message[key] for key in ("role", "content", "tool_call_id") if message.get(key)}
+    content = plain.get("content")
+    if isinstance(content, list):
+        thoughts = [text_at(one, "reasoning") for one in objects_in(content)]
+        plain["content"] = [_inspect_piece(one) for one in objects_in(content)
+                           if one.get("type") != "reasoning"]  # fmt: skip
+        if any(thoughts):
+            plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
+    calls = objects_in(message.get("tool_calls"))
+    if calls:
+        plain["tool_calls"] = [
+            {
+                "id": call.get("id"),
+                "type": "function",
+                "function": {
+                    "name": call.get("function"),
+                    "arguments": compact(call.get("arguments") or {}),
+                },
+            }
+            for call in calls
+        ]
+    return plain
+
+
+def _inspect_piece(piece: JsonObject) -> JsonObject:
+    if piece.get("type") == "image":
+        return {"type": "image_url", "image_url": {"url": piece.get("image")}}
+    return piece
+
+
+# --- AutoGen and agent-framework: lists of messages that name their kind
+
+_AUTOGEN = {
+    "TextMessage": "text",
+    "MultiModalMessage": "text",
+    "StopMessage": "text",
+    "HandoffMessage": "text",
+    "UserMessage": "text",
+    "AssistantMessage": "text",
+    "SystemMessage": "system",
+    "ThoughtEvent": "thought",
+    "ToolCallRequestEvent": "calls",
+    "ToolCallExecutionEvent": "results",
+    "FunctionExecutionResultMessage": "results",
+    "ToolCallSummaryMessage": "display",
+}
+"""AutoGen's kinds of messages, and what each holds."""
+
+
+def is_autogen(messages: list[JsonObject]) -> bool:
+    """Whether a list is of AutoGen's messages, each with its type and who said it."""
+    return all(one.get("type") in _AUTOGEN and "content" in one for one in messages) and any(
+        "source" in one for one in messages
+    )
+
+
+def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
+    """Messages of a team, or those of an agent's context."""
+    transcript = Transcript(where, format="autogen")
+    for at, message in enumerate(objects_in(messages)):
+        place = transcript.place = f"{where}: messages[{at}]"
+        kind, content = text_at(message, "type"), message.get("content")
+        form, time = _AUTOGEN.get(kind, ""), seconds(message.get("created_at"))
+        usage = read_counts(object_in(message.get("models_usage")))
+        listed = objects_in(content) if isinstance(content, list) else []
+        called = [
+            call_part(
+                text_at(one, "name"), arguments_of(one.get("arguments")), id=text_at(one, "id")
+            )
+            for one in listed
+            if "arguments" in one
+        ]
+        if form == "system":
+            transcript.system += [part.text or "" for part in _texts(content)]
+        elif form == "results":
+            transcript.results([_autogen_result(one) for one in listed], time=time)
+        elif form == "display":
+            transcript.leave_out(f"message `{kind}`", "it shows the results once more", place)
+        elif form == "thought":
+            transcript.answer([thought_part(str(content))], time=time, usage=usage)
+        elif message.get("source") == "user" or kind == "UserMessage":
+            transcript.user(_texts(content), time=time)
+        else:
+            thought = text_at(message, "thought")
+            parts = [*([thought_part(thought)] if thought else []), *_texts(content), *called]
+            transcript.answer(parts, time=time, usage=usage)
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _autogen_result(one: JsonObject) -> Part:
+    failed = one.get("is_error") is True
+    return _result(text_at(one, "call_id"), text_at(one, "name"), one.get("content"), failed=failed)
+
+
+def is_agent_framework(messages: list[JsonObject]) -> bool:
+    """Whether a list is of agent-framework's messages: a role, and contents with types."""
+    return all(
+        "role" in one and all("type" in piece for piece in objects_in(one.get("contents")))
+        and isinstance(one.get("contents"), list)
+        for one in messages
+    )  # fmt: skip
+
+
+def read_agent_framework(messages: list[Json], id: str, where: str) -> Recording:
+    """Messages of Microsoft's agent-framework."""
+    transcript = Transcript(where, format="agent-framework")
+    for at, message in enumerate(objects_in(messages)):
+        place = transcript.place = f"{where}: messages[{at}]"
+        role = message.get("role")
+        role = text_at(role, "value") if isinstance(role, dict) else role
+        parts: list[Part] = []
+        results: list[Part] = []
+        usage = None
+        for number, piece in enumerate(objects_in(message.get("contents"))):
+            kind = text_at(piece, "type")
+            if kind == "function_call":
+                arguments = arguments_of(piece.get("arguments"))
+                id_ = text_at(piece, "call_id")
+                parts.append(call_part(text_at(piece, "name"), arguments, id=id_))
+            elif kind == "function_result":
+                failure = piece.get("exception")
+                value = failure or piece.get("result")
+                results.append(_result(text_at(piece, "call_id"), "", value, failed=bool(failure)))
+            elif kind == "text_reasoning":
+                parts.append(thought_part(text_at(piece, "text")))
+            elif kind in ("data", "uri") and text_at(piece, "uri"):
+                mime = text_at(piece, "media_type") or "application/octet-stream"
+                parts.append(linked_part(text_at(piece, "uri"), mime))
+            elif kind == "usage":
+                usage = read_counts(object_in(piece.get("details")))
+            elif kind == "text":
+                parts += _texts([piece])
+            else:
+                transcript.put_aside(
+                    f"content `{kind}`", "its form is unknown", f"{place}[{number}]"
+                )
+        if role == "system":
+            transcript.system += [part.text or "" for part in parts]
+        elif role == "user":
+            transcript.user(parts)
+        elif parts:
+            transcript.answer(parts, usage=usage)
+        if results:
+            transcript.results(results)
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
 DOCUMENTS: tuple[Document, ...] = (
     Document("gemini-cli", _is_gemini_cli, _read_gemini_cli, "a chat that Gemini CLI saved"),
     Document("openhands", _is_openhands, _read_openhands, "an evaluated run of OpenHands"),
     Document("mini-swe-agent", _is_mini_swe, _read_mini_swe, "a trajectory of mini-swe-agent"),
     Document("swe-agent", _is_swe_agent, _read_swe_agent, "a trajectory of SWE-agent"),
     Document("atif", _is_atif, _read_atif, "a trajectory in Harbor's interchange format"),
+    Document("inspect-ai", _is_inspect, _read_inspect, "a log of an evaluation by inspect-ai"),
     Document("chat-run", _is_chat_run, _read_chat_run, "a chat with usage and times next to it"),
 )
 """Objects that tell what they are; the first that fits is taken."""

@@ -64,10 +64,15 @@ def _is_span(raw: JsonObject) -> bool:
 
 
 def list_spans(raw: JsonObject) -> list[Span]:
-    """All spans in an object, those inside of others too."""
-    if _is_span(raw):
-        return [*_spans_below(raw)]
-    return [span for listed in _containers(raw) for one in listed for span in _spans_below(one)]
+    """All spans in an object, those inside of others too, in the order in which they began.
+
+    Exporters write a span when it ends, and some arrive late.
+    """
+    listed = [[raw]] if _is_span(raw) else _containers(raw)
+    spans = [span for several in listed for one in several for span in _spans_below(one)]
+    if all(span.start is not None for span in spans):
+        spans.sort(key=lambda span: span.start or 0.0)
+    return spans
 
 
 def _spans_below(raw: JsonObject) -> Iterator[Span]:
@@ -104,7 +109,7 @@ def _read_span(raw: JsonObject) -> Span:
     code = str(object_in(status).get("code", "")).upper()
     if code in ("2", "ERROR", "STATUS_CODE_ERROR"):
         failure = object_in(status).get("message") or "error"
-    events = [
+    events: list[JsonObject] = [
         {**one, "attributes": _attributes(one.get("attributes"))}
         for one in objects_in(raw.get("events"))
     ]
@@ -185,6 +190,45 @@ def _otlp_value(value: JsonObject) -> Json:
             return int(one) if isinstance(one, str | int) else one
         return one
     return None
+
+
+def expand_span(span: Span) -> JsonObject:
+    """What was said in a span, with the attributes that are messages as objects and lists.
+
+    It is counted, and held against what was read.
+    """
+    events: list[Json] = []
+    for one in span.events:
+        name = text_at(one, "name")
+        fields = {
+            key: parse_value(value) for key, value in object_in(one.get("attributes")).items()
+        }
+        if name.startswith("gen_ai.") and name.endswith(".message"):
+            fields["role"] = name.split(".")[1]
+        events.append(fields)
+    whole: JsonObject = {"events": events}
+    for name, value in span.attributes.items():
+        if name.startswith(_SAID):
+            _put(whole, name.split("."), parse_text(value))
+    return whole
+
+
+_SAID = (
+    "llm.input_messages", "llm.output_messages", "gen_ai.input.messages", "gen_ai.output.messages",
+    "gen_ai.prompt", "gen_ai.completion", "langsmith.inputs", "langsmith.outputs",
+    "mlflow.spanInputs", "mlflow.spanOutputs", "openai.span", "events", "all_messages_events",
+)  # fmt: skip
+"""How the names begin of attributes that hold what was said."""
+
+
+def _put(into: JsonObject, path: list[str], value: Json) -> None:
+    key, *rest = path
+    if not rest:
+        into[key] = value
+        return
+    below = into.setdefault(key, {})
+    if isinstance(below, dict):
+        _put(below, rest, value)
 
 
 # --- rows of what was asked and answered
@@ -379,9 +423,9 @@ def _openinference_message(fields: JsonObject) -> JsonObject:
 
 def _plain_message(message: JsonObject) -> JsonObject:
     """A message of a library's own as one of a chat."""
-    kept = {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id", "name")
+    fields = {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id", "name")
             if message.get(key) is not None}  # fmt: skip
-    return {**kept, "role": _role(text_at(message, "role"))}
+    return {**fields, "role": _role(text_at(message, "role"))}
 
 
 def _role(role: str) -> str:
@@ -412,7 +456,8 @@ def _gen_ai_row(span: Span) -> JsonObject:
     system = parse_value(attributes.get("gen_ai.system_instructions"))
     if isinstance(system, list):
         texts = [text_at(one, "content") for one in objects_in(system)]
-        messages = [{"role": "system", "content": "\n\n".join(texts)}, *messages]
+        first: JsonObject = {"role": "system", "content": "\n\n".join(texts)}
+        messages = [first, *messages]
     if not messages:
         messages = [*map(_traceloop_message, _numbered(attributes, "gen_ai.prompt.", ""))]
         answers = [*map(_traceloop_message, _numbered(attributes, "gen_ai.completion.", ""))]

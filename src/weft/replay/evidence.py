@@ -20,7 +20,7 @@ import msgspec
 from weft.compiler.compiled import Compilation
 from weft.content import Part
 from weft.digest.asked import NumberedWindow, read_query, window_of
-from weft.digest.names import SHORTEST, telling_names
+from weft.digest.names import GROUPED, SHORTEST, plain_value, short_values_in, telling_names
 from weft.digest.repeats import undo_tables
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.block import FOLDED, RECALL
@@ -119,23 +119,8 @@ _QUOTES = ("old_str", "old_string", "old_text")
 """The arguments that quote the lines to be replaced."""
 
 
-_GROUPED = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})+(?![\d,])")
-_VALUE = re.compile(r"(?<![\w./:@#-])[$€£¥]?(\w+(?:[.:-]\w+)*)%?(?![\w/@])")
 _TOLD = re.compile(r"[A-Za-z]*\d\w*(?:[.:-]\w+)*")
 _STEP = re.compile(r"[.:-]")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_SHORT = re.compile(r"(?=.*\d.*\d|.*[A-Za-z].*\d|.*\d.*[A-Za-z]).{2,5}")
-"""Two digits, or a digit and a letter: one digit alone stands everywhere."""
-
-
-def short_values_in(text: str) -> list[str]:
-    """The short values that stand by themselves: numbers, prices, seats and ids, each once.
-
-    A number is spelled without its currency, its thousands separators and zeros at its end.
-    """
-    ungrouped = _GROUPED.sub(lambda match: match[0].replace(",", ""), text)
-    spelled_plainly = map(_plain_value, _VALUE.findall(ungrouped))
-    return [one for one in dict.fromkeys(spelled_plainly) if _SHORT.fullmatch(one)]
 
 
 def evidence_in(text: str) -> list[str]:
@@ -146,13 +131,6 @@ def evidence_in(text: str) -> list[str]:
 def is_short(one: str) -> bool:
     """Whether evidence must stand by itself to count."""
     return len(one) < SHORTEST
-
-
-def _plain_value(token: str) -> str:
-    """A value as it is compared: `158.00` is `158`."""
-    if "." in token and _NUMBER.fullmatch(token):
-        return token.rstrip("0").rstrip(".")
-    return token
 
 
 class SearchedText:
@@ -173,11 +151,11 @@ class SearchedText:
 
 def _all_values(text: str) -> Iterator[str]:
     """Every value of a text, and each part of one that has parts, such as a date or a place."""
-    yield from (match[0].replace(",", "") for match in _GROUPED.finditer(text))
+    yield from (match[0].replace(",", "") for match in GROUPED.finditer(text))
     for token in _TOLD.findall(text):
-        yield _plain_value(token)
+        yield plain_value(token)
         if _STEP.search(token):
-            yield from map(_plain_value, _STEP.split(token))
+            yield from map(plain_value, _STEP.split(token))
 
 
 class _ShownWindow(NamedTuple):
@@ -379,6 +357,11 @@ class View:
     def has_line(self, line: str) -> bool:
         """Whether a text that is sent, and came from where the line did, has it as a line."""
         return any(f"\n{line}\n" in f"\n{one.text}\n" for one in reversed(self._born))
+
+    def are_lines_behind(self, lines: Iterable[str], handles: Iterable[str]) -> bool:
+        """Whether the values of these handles have all the lines."""
+        texts = [f"\n{self.text(one)}\n" for one in handles]
+        return all(any(f"\n{line}\n" in text for text in texts) for line in lines)
 
     def handle_of(self, string: str) -> str | None:
         """The handle of the shortest value that holds the string, or None."""

@@ -301,9 +301,11 @@ class _Tally:
     ) -> None:
         """The lines that the answer changed; where some are not in view, they are asked for."""
         self.edits += 1
-        if all(map(view.has_line, edited.lines)):
+        missing = [line for line in edited.lines if not view.has_line(line)]
+        if not missing:
             self.edits_present += 1
-        elif edited.handle not in self.recalled | self.repeated:
+        # a recall of an earlier step has brought them already
+        elif not view.are_lines_behind(missing, self.recalled | self.repeated):
             self._bring(edited.handle, view, spent, compiled)
 
     def _bring(self, handle: str, view: View, spent: _StepCost, compiled: Compilation) -> None:

@@ -13,6 +13,7 @@ from weft.declare import Agent
 from weft.diagnostics import Origin, report
 from weft.ir.block import RECALL
 from weft.passes.env import is_short
+from weft.runtime.flow import add_note
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import UNKNOWN_OUTCOME, Place, Progress, cancel_and_wait, paths_around
 from weft.runtime.program import AgentBindings, BoundTool
@@ -20,6 +21,17 @@ from weft.runtime.result import CUT
 from weft.runtime.tool_call import Outcome, ToolCall, find_outcome, unknown_tool
 from weft.session import Actions, Event
 from weft.session.event import EMPTY_ACTIONS
+from weft.session.flow import (
+    TRUSTED,
+    FieldTrust,
+    FlowNote,
+    TrustLabel,
+    flow_of,
+    label_of_log,
+    note_of,
+    spell_result,
+    unite_fields,
+)
 from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
@@ -35,9 +47,36 @@ class Batch(msgspec.Struct, frozen=True):
     outcomes: tuple[Outcome, ...]
     alone: frozenset[str] = frozenset()
     stored: Event | None = None
+    label: TrustLabel = TRUSTED
+    """That of the reply which made the calls."""
 
     def event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
         """The results in call order as one event, with all they change; None if there are none."""
+        event = self._event(invocation, agent, place)
+        if event is None:
+            return None
+        if len(self.outcomes) == 1 and event.custom_metadata is None and not invocation.labels:
+            only = self.outcomes[0]
+            metadata = spell_result(self.label | only.label, only.call.name or "", only.fields)
+            return msgspec.structs.replace(event, custom_metadata=metadata)
+        return add_note(event, self._note(invocation))
+
+    def _note(self, invocation: Invocation) -> FlowNote:
+        """Whose text the results hold: of the calls, of what tools read, and of their fields."""
+        results: dict[str, FieldTrust] = {}
+        label = self.label
+        for one in self.outcomes:
+            name = one.call.name or ""
+            label |= one.label
+            if one.response is not None:
+                results[name] = unite_fields(results.get(name), one.fields)
+                secrets = [each.name for each in invocation.labels if name in each.tools]
+                if secrets:
+                    label |= TrustLabel(secrets=tuple(sorted(secrets)))
+        note = note_of(label)
+        return msgspec.structs.replace(note, results=results) if results else note
+
+    def _event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
         if len(self.outcomes) == 1 and (one := self.outcomes[0]).is_plain:  # as most are
             return invocation.event(agent, place, Content(parts=(_result(one),), role="user"))
         parts: list[Part] = []
@@ -145,6 +184,7 @@ async def run_calls(
     """
     reply = event if event is not None else progress.reply
     raw, withheld, cut = _malformed_arguments(reply), withheld_in(reply), _cut_call(reply)
+    label = flow_of(reply).base if reply is not None else TRUSTED
     running: list[ToolCall] = []
     transferred = False
     for call in progress.open.values():
@@ -154,6 +194,7 @@ async def run_calls(
             continue
         malformed = raw.get(call.id or "", "")
         one = ToolCall(invocation, place, plan, bindings, progress, call, malformed, carried)
+        one.label = label
         # arguments that end early may be legal and wrong: a path without its last part
         if call.id == cut:
             one.answer(
@@ -179,7 +220,9 @@ async def run_calls(
         ):
             from weft.runtime.recall import answer_recall
 
-            one.answer(await answer_recall(invocation, place, plan.path, call))
+            recalled = await answer_recall(invocation, place, plan.path, call)
+            whole = label_of_log(invocation.log.view(place.scope).events)
+            one.answer(msgspec.structs.replace(recalled, label=whole))
         # called alone it is the answer, and never gets here
         elif call.name == SET_RESPONSE and call.name not in bindings.tools:
             one.answer(
@@ -190,9 +233,9 @@ async def run_calls(
         only = running[0]
         # another call of the reply that waits has its result in the same event
         alone = len(progress.open) == 1
-        await only.run((lambda outcome: finish(Batch((outcome,)))) if alone else None)
+        await only.run((lambda outcome: finish(Batch((outcome,), label=label))) if alone else None)
         outcomes = (only.outcome,) if only.outcome is not None else ()
-        return Batch(_in_order(outcomes), stored=only.result)
+        return Batch(_in_order(outcomes), stored=only.result, label=label)
     groups = _groups(running, bindings)
     written: JsonObject = {}
     for group in groups:
@@ -211,6 +254,7 @@ async def run_calls(
     return Batch(
         _in_order(tuple(one.outcome for one in running if one.outcome is not None)),
         frozenset(group[0].call.id or "" for group in groups if _is_alone(group[0], bindings)),
+        label=label,
     )
 
 
@@ -379,7 +423,7 @@ def _cut_call(reply: Event | None) -> str | None:
 
 def withheld_in(reply: Event | None) -> list[str]:
     """The tools that the request of a reply did not offer, though the agent has them."""
-    if reply is None or reply.custom_metadata is None:
+    if reply is None or not reply.is_noted:
         return []
     return reply.provenance.withheld or []
 
@@ -434,7 +478,9 @@ async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], 
     for place, progress in places:
         # a call that waits for an answer from outside stays open: the answer may still come
         calls = [call for id, call in progress.open.items() if id not in progress.pending]
-        batch = Batch(tuple(_settled_outcome(progress, call, words) for call in calls))
+        label = flow_of(progress.reply).base if progress.reply is not None else TRUSTED
+        settled = tuple(_settled_outcome(progress, call, words) for call in calls)
+        batch = Batch(settled, label=label)
         event = batch.event(invocation, progress.agent or "", place)
         if event is not None:
             await invocation.store(event)

@@ -73,8 +73,10 @@ async def run_map(
             )
         }
         opened = Actions(agent_state={"items": count})
+        label = invocation.flow.of_names((node.items,))
+        notes = Provenance(forks=begun)
         await invocation.commit(
-            invocation.event(node.name, place, actions=opened, notes=Provenance(forks=begun))
+            invocation.event(node.name, place, actions=opened, notes=notes, label=label)
         )
     nodes = _elements(invocation, place, node, count)
     collect = node.on_error == "collect"
@@ -99,7 +101,9 @@ async def run_map(
     delta[node.into] = [outputs.get(inner.path) for inner, _ in nodes]
     actions = Actions(state_delta=delta, end_of_agent=True)
     closed = place.branched(node.name, "").fork.removesuffix(".")
-    event = invocation.event(node.name, place, actions=actions, notes=Provenance(closed=closed))
+    label = invocation.flow.below([inner.path for inner in done])
+    notes = Provenance(closed=closed)
+    event = invocation.event(node.name, place, actions=actions, notes=notes, label=label)
     yield await invocation.commit(event)
 
 
@@ -228,7 +232,8 @@ async def run_race(
         joined=JoinedBranch(won.path, won.branch),
         closed=won.fork.rpartition(".")[0],
     )
-    event = invocation.event(node.name, place, actions=actions, notes=notes)
+    label = invocation.flow.below([won.path])
+    event = invocation.event(node.name, place, actions=actions, notes=notes, label=label)
     event = await invocation.commit(event)
     if actions.state_delta:
         yield event

@@ -26,6 +26,7 @@ from weft.runtime.place import EndsRun, Place, Suspended, code_author, code_plac
 from weft.runtime.program import AgentBindings
 from weft.session import Actions, Event
 from weft.session.event import new_id
+from weft.session.flow import TRUSTED
 from weft.session.lookback import CONFIRMATION
 from weft.session.provenance import NOTHING, CodeStep, Provenance
 from weft.values import JsonObject, compact
@@ -72,6 +73,8 @@ class CodeCalls:
         """How many calls were made so far."""
         self._snapshots = 0
         """Bytes of snapshots in the log so far."""
+        self.label = reply.label if reply is not None else TRUSTED
+        """The label of the code, and of what it was given so far."""
         for event in invocation.log.past.at(self._place):
             self._take(event)
         self._count = sum(len(event.calls) for event in self._steps)
@@ -106,6 +109,7 @@ class CodeCalls:
         if self._invocation.labels:
             known = await known_labels(self._invocation, self._invocation.labels)
             self.carried.update(known.artifacts.get(name, ()))
+        self.label |= self._invocation.flow.of_names((f"artifact:{name}",))
         part = await self._invocation.surroundings.load_artifact(name, None)
         if part is not None and part.text and self._invocation.labels:
             self.carried.update(await labels_in(self._invocation, part.text))
@@ -147,6 +151,7 @@ class CodeCalls:
             self._place,
             Content(parts=tuple(Part(function_call=call) for call in logged), role="model"),
             notes=Provenance(code=CodeStep(number, text)),
+            label=self.label,
         )
         waiting = calls_that_wait(self._bindings, logged)
         (stored,) = await self._commit(
@@ -206,11 +211,12 @@ class CodeCalls:
 
     def _take(self, event: Event) -> None:
         """Take in an event of this place: calls, or what they came to."""
-        notes = event.provenance if event.custom_metadata is not None else NOTHING
+        notes = event.provenance if event.is_noted else NOTHING
         if notes.code is not None:
             self._steps.append(event)
             self._snapshots += len(notes.code.snapshot or "") * 3 // 4
         self.carried.update(notes.labels or ())
+        self.label |= event.label
         for result in event.results:
             if result.name == CONFIRMATION or result.id in (notes.pending or ()):
                 continue

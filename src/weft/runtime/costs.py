@@ -164,7 +164,7 @@ class Spending:
 
 def warning_in(event: Event) -> Diagnostic | None:
     """The warning an event carries that the run nears its budget, if it does."""
-    warning = event.provenance.run_budget if event.custom_metadata is not None else None
+    warning = event.provenance.run_budget if event.is_noted else None
     if warning is None:
         return None
     hint = "raise the limit in RunConfig(budget=RunBudget(...))"

@@ -6,7 +6,14 @@ stored twice, nodes that ended do not run again, and the state is as it was at e
 code does something else than the log says, the run fails and says so.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    ItemsView,
+    Mapping,
+    ValuesView,
+)
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
@@ -21,10 +28,12 @@ from weft.errors import RunError, StoreError, UsageError, describe_kind
 from weft.jsonschema import shorten
 from weft.misuse import suggest_names
 from weft.runtime.batch import settle_below
+from weft.runtime.flow import add_label
 from weft.runtime.invocation import Invocation, store_failure
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_failure, path_of
 from weft.session import Actions, Event
 from weft.session.event import without_temp
+from weft.session.flow import TRUSTED
 from weft.session.provenance import NOTHING, Provenance, YieldedEvent
 from weft.values import Json, canonical, digest, require_object
 
@@ -179,6 +188,10 @@ class CustomRun:
         """Those of them that it has left, as by `break`."""
         self._yielded: set[str] = set()
         """The agent's own events, by id."""
+        self._reads: set[str] = set()
+        """The keys that the code was seen to read."""
+        self._label = TRUSTED
+        """The label of what the nodes said that it was given."""
         self.is_over = False
         self.ending: Exception | None = None
         """What ended the run while the code was running a node, whatever the code makes of it."""
@@ -188,8 +201,13 @@ class CustomRun:
     def state(self) -> Mapping[str, Json]:
         """The state as the code sees it: at this point of the log, where it runs again."""
         if self._upto is None:
-            return _ReadState(self._invocation.forks.state_at(self._place))
-        return _ReadState(self._invocation.forks.state_before(self._upto, self._place))
+            return _ReadState(self._invocation.forks.state_at(self._place), self._reads)
+        state = self._invocation.forks.state_before(self._upto, self._place)
+        return _ReadState(state, self._reads)
+
+    def note_read(self, name: str) -> None:
+        """Note that the code was shown an artifact, the memory or the session."""
+        self._reads.add(name)
 
     def user_text(self) -> str:
         """What the user said."""
@@ -285,7 +303,8 @@ class CustomRun:
             return None
         self._upto = None
         notes = Provenance(yielded=YieldedEvent(step, written))
-        return await self._invocation.commit(self._place_event(event, notes))
+        label = self._label | self._invocation.flow.of_names(self._reads)
+        return await self._invocation.commit(add_label(self._place_event(event, notes), label))
 
     async def end(self) -> None:
         """Make sure that the code is really over: the log must not have more of it."""
@@ -432,6 +451,7 @@ class CustomRun:
     def _give(self, event: Event, *, replayed: bool) -> Event:
         """Note an event of a node that the code is given."""
         self._child_events[event.id] = event  # a complete event takes the place of its parts
+        self._label |= event.label
         if replayed:
             self._replayed.add(event.id)
         return event
@@ -452,7 +472,41 @@ _LEFT = "the agent that ran it went on without it"
 
 
 class _ReadState(dict[str, Json]):
-    """The state as the code of an agent reads it; writing goes through an event."""
+    """The state as the code of an agent reads it; writing goes through an event.
+
+    It notes in `reads` which keys were read.
+    """
+
+    def __init__(self, state: Mapping[str, Json], reads: set[str]) -> None:
+        super().__init__(state)
+        self._reads = reads
+
+    def __getitem__(self, key: str) -> Json:
+        self._reads.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: object = None) -> Json:  # type: ignore[override]
+        self._reads.add(key)
+        return cast("Json", super().get(key, default))
+
+    def __contains__(self, key: object) -> bool:
+        self._reads.add(cast("str", key))
+        return super().__contains__(key)
+
+    def values(self) -> "ValuesView[Json]":  # type: ignore[override]
+        self._reads.update(self.keys())
+        return cast("ValuesView[Json]", super().values())
+
+    def items(self) -> "ItemsView[str, Json]":  # type: ignore[override]
+        self._reads.update(self.keys())
+        return cast("ItemsView[str, Json]", super().items())
+
+    def copy(self) -> dict[str, Json]:
+        self._reads.update(self.keys())
+        return super().copy()
+
+    def __or__(self, other: "dict[str, Json]") -> dict[str, Json]:  # type: ignore[override]
+        return {**self.copy(), **other}
 
     def __setitem__(self, key: str, value: Json) -> None:
         raise BadEvent(

@@ -13,11 +13,13 @@ from typing import cast
 from weft.content import Content
 from weft.declare import Agent, Node
 from weft.errors import RequestTaken, SessionError, UsageError
+from weft.runtime.flow import add_label
 from weft.runtime.invocation import Request
 from weft.runtime.place import Progress, is_failure, path_of, root_place
 from weft.runtime.resume import events_of_runs
 from weft.session import Actions, ArtifactStore, Event, Session, Store, scope_of
 from weft.session.event import new_id
+from weft.session.flow import TRUSTED, key_labels
 from weft.session.lookback import artifacts_around, find_invocation, hidden_in
 from weft.values import JsonObject
 
@@ -155,15 +157,20 @@ async def rewind_event(session: Session, invocation_id: str, artifacts: Artifact
             hint=f"it has: {', '.join(known[-10:]) or 'none'}",
         )
     before = session.before(first)
-    return Event(
+    delta = _difference(session.state, before.state)
+    restored = await _restore_artifacts(session, first, artifacts)
+    event = Event(
         author="user",
         invocation_id=new_id(),
         actions=Actions(
-            rewind_before_invocation_id=invocation_id,
-            state_delta=_difference(session.state, before.state),
-            artifact_delta=await _restore_artifacts(session, first, artifacts),
+            rewind_before_invocation_id=invocation_id, state_delta=delta, artifact_delta=restored
         ),
     )
+    # what comes back has the label that it had
+    names = (*delta, *(f"artifact:{name}" for name in restored))
+    then = key_labels(before.events, names)
+    labels = {name: then.of_name(name) for name in names}
+    return add_label(event, TRUSTED, {name: one for name, one in labels.items() if one.taint})
 
 
 def _difference(now: JsonObject, then: JsonObject) -> JsonObject:

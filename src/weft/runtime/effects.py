@@ -37,6 +37,7 @@ from weft.errors import DeclarationError, ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
 from weft.late import late_pattern
 from weft.runtime.costs import charge_for_effect
+from weft.runtime.flow import add_label
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place, cancel_and_wait
@@ -44,6 +45,7 @@ from weft.runtime.program import ToolsetChanged, ToolsetError, await_value, chos
 from weft.runtime.result import is_empty, parse, spell_out_answer
 from weft.session import Actions, Event, Session
 from weft.session.event import EMPTY_ACTIONS
+from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.lookback import effects_of
 from weft.session.provenance import OfferedTools, Provenance
 from weft.values import Json, JsonObject
@@ -214,8 +216,15 @@ class _Asking(NamedTuple):
             asked = f"{want.instruction}\n{want.text}"
             charge = charge_for_effect(asked, response, str(effect["model"]))
             notes = Provenance(effect=effect, spent=charge)
+        label = want.label
+        if want.kind == "distill":
+            label |= self.invocation.flow.of_names((want.key,))
         event = self.invocation.event(
-            self.plan.agent.name, self.place, actions=Actions(state_delta=delta), notes=notes
+            self.plan.agent.name,
+            self.place,
+            actions=Actions(state_delta=delta),
+            notes=notes,
+            label=label,
         )
         event = msgspec.structs.replace(
             event,
@@ -442,7 +451,8 @@ async def equipped_root(invocation: Invocation, place: Place, root: Agent, agent
             )
             actions = Actions(artifact_delta=delta) if delta else EMPTY_ACTIONS
             event = invocation.event(agent.name, _place(place), actions=actions, notes=notes)
-            await invocation.commit(event)
+            texts = {f"artifact:{name}": TrustLabel((f"file:{name}",)) for name in delta}
+            await invocation.commit(add_label(event, TRUSTED, texts))
     return equipped
 
 

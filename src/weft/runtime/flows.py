@@ -8,11 +8,11 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from types import MappingProxyType
 from typing import TypeAlias, cast
 
 import msgspec
 
+from weft.compiler.instruction import Looked
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import (
     Agent,
@@ -41,6 +41,7 @@ from weft.errors import RunError, SessionError, StoreError, describe_kind
 from weft.runtime.batch import settle_below
 from weft.runtime.branches import Streams, run_map, run_parallel, run_race
 from weft.runtime.custom import run_custom
+from weft.runtime.flow import add_label
 from weft.runtime.invocation import Invocation, store_decision, store_failure
 from weft.runtime.place import Interrupted, NodeFailed, Place, Record, Suspended, is_below, path_of
 from weft.runtime.program import await_value, chain_of
@@ -48,6 +49,7 @@ from weft.runtime.questions import check_answer
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import State, new_id
+from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.lookback import INPUT
 from weft.session.provenance import NOTHING, LaterTags, Provenance
 from weft.values import Json, JsonObject
@@ -236,6 +238,7 @@ class NodeRun(Visitor[Events]):
                 yield failure.event
                 raise
             await self._decide(node, {"rounds": 0, "stop": stop})
+        self.invocation.flow.recall(self.place, self.place.path, "rounds")
         while rounds < node.max and not stop:
             inner = self.place.child(node.body.name, rounds)
             body = run_node(self.invocation, inner, node.body, is_round=True)
@@ -252,6 +255,7 @@ class NodeRun(Visitor[Events]):
                     raise
             # stored before the next round: a run that is resumed does not ask the predicate again
             await self._decide(node, {"rounds": rounds, "stop": stop})
+        self.invocation.flow.join(self.place.path)
         await self._end(node)
 
     async def visit_fallback(self, node: Fallback) -> Events:
@@ -261,6 +265,7 @@ class NodeRun(Visitor[Events]):
         for index in range(first, len(node.choices)):
             choice = node.choices[index]
             inner = self.place.child(choice.name, index)
+            self.invocation.flow.recall(self.place, inner.path, "failed")
             is_last = index == len(node.choices) - 1
             # its failure is dealt with here, so it stays one when the run is resumed
             if not is_last:
@@ -270,24 +275,28 @@ class NodeRun(Visitor[Events]):
                     async for event in events:
                         yield event
                 break
-            except NodeFailed:
+            except NodeFailed as failure:
                 if is_last:
                     raise
+                label = self.invocation.flow.of_failure(failure.event, inner)
+                after = self.place.child(node.choices[index + 1].name, index + 1)
+                self.invocation.flow.decide(after.path, label)
                 spoke = any(
                     event.content and is_below(path_of(event), inner.path)
                     for event in self.invocation.log.events()
                 )
                 # only if it spoke: such a mark makes every view of the log start again
                 undone = Provenance(undone=[inner.path]) if spoke else NOTHING
-                await self._decide(node, {"failed": index}, undone)
+                await self._decide(node, {"failed": index}, undone, label)
         await self._end(node)
 
     async def visit_route(self, node: Route) -> Events:
         """The node the state leads to; once chosen, it stays chosen."""
         chosen = self.record.state.get("case")
         if not isinstance(chosen, int):
+            state = self._state()
             try:
-                choice = node.pick(self._state())
+                choice = node.pick(state)
             except RunError as error:
                 failure = await self._fail(node, "no_route", str(error), error)
                 yield failure.event
@@ -300,9 +309,13 @@ class NodeRun(Visitor[Events]):
                 raise failure
             label, target = choice
             chosen = next(i for i, child in enumerate(node.children) if child is target)
-            await self._commit(node, Actions(route=label, agent_state={"case": chosen}))
+            read = self.invocation.flow.of_names(state.read)
+            actions = Actions(route=label, agent_state={"case": chosen})
+            await self._commit(node, actions, label=read)
+            self.invocation.flow.decide(self.place.child(target.name, chosen).path, read)
         target = node.children[chosen]
         inner = self.place.child(target.name, chosen)
+        self.invocation.flow.recall(self.place, inner.path, "case")
         async with aclosing(run_node(self.invocation, inner, target)) as events:
             async for event in events:
                 yield event
@@ -387,7 +400,10 @@ class NodeRun(Visitor[Events]):
         if node.change is not OWN_CODE:  # what `S` sets may be so already
             delta = {key: value for key, value in delta.items() if before.get(key) != value}
         actions = Actions(state_delta=delta, end_of_agent=True)
-        event = await self._commit(node, actions, _tags(self.invocation, node))
+        label = self.invocation.flow.of_names(state.reads)
+        endorsed = dict.fromkeys(node.endorses, label.without_taint())
+        actions = _with_endorsed(actions, before, node.endorses)
+        event = await self._commit(node, actions, _tags(self.invocation, node), label, endorsed)
         if delta:
             yield event
 
@@ -404,7 +420,8 @@ class NodeRun(Visitor[Events]):
     async def visit_expect(self, node: Expect) -> Events:
         """Ask the predicate once, and fail unless it holds."""
         try:
-            holds = bool(await self._ask(node.predicate))
+            answer, _ = await self._ask(node.predicate)
+            holds = bool(answer)
         except Exception as error:
             words = f"the predicate raised {type(error).__name__}: {error}"
             failure = await self._fail(node, "step_error", words, error)
@@ -432,22 +449,34 @@ class NodeRun(Visitor[Events]):
             failure = await self._fail(node, "bad_answer", words)
             yield failure.event
             raise failure
-        yield await self._commit(node, Actions(state_delta={node.key: decision}, end_of_agent=True))
+        actions = Actions(state_delta={node.key: decision}, end_of_agent=True)
+        endorsed = dict[str, TrustLabel]()
+        # a no endorses nothing
+        if node.endorses and not _is_no(decision):
+            actions = _with_endorsed(
+                actions, self.invocation.forks.state_at(self.place), node.endorses
+            )
+            endorsed = dict.fromkeys(node.endorses, TRUSTED)
+        yield await self._commit(node, actions, endorsed=endorsed)
 
-    def _state(self) -> Mapping[str, Json]:
-        """The state here, for reading only."""
-        return MappingProxyType(self.invocation.forks.state_at(self.place))
+    def _state(self) -> "Looked[Json]":
+        """The state here, for reading only; it knows what was read."""
+        return Looked(self.invocation.forks.state_at(self.place))
 
-    async def _ask(self, function: StateFunction) -> object:
-        """What a function, sync or async, says of the state."""
-        return await await_value(function(self._state()))
+    async def _ask(self, function: StateFunction) -> tuple[object, TrustLabel]:
+        """What a function, sync or async, says of the state, and the label of what it read."""
+        state = self._state()
+        answer = await await_value(function(state))
+        return answer, self.invocation.flow.of_names(state.read)
 
     async def _is_over(self, loop: Loop) -> bool:
         """Whether the loop's predicate says that it is over."""
         predicate = loop.until or loop.while_
         assert predicate is not None
         try:
-            holds = bool(await self._ask(predicate))
+            answer, label = await self._ask(predicate)
+            holds = bool(answer)
+            self.invocation.flow.decide(self.place.path, label)
         except Exception as error:
             word = "until" if loop.until is not None else "while_"
             words = f"the loop's `{word}` raised {type(error).__name__}: {error}"
@@ -461,9 +490,15 @@ class NodeRun(Visitor[Events]):
             for path, scope in self.invocation.log.escalated
         )
 
-    async def _decide(self, node: Node, state: JsonObject, notes: Provenance = NOTHING) -> None:
+    async def _decide(
+        self,
+        node: Node,
+        state: JsonObject,
+        notes: Provenance = NOTHING,
+        label: TrustLabel = TRUSTED,
+    ) -> None:
         """Store a decision before acting on it."""
-        await store_decision(self.invocation, self.place, node.name, state, notes)
+        await store_decision(self.invocation, self.place, node.name, state, notes, label)
 
     async def _fail(
         self, node: Node, code: str, words: str, cause: Exception | None = None
@@ -471,13 +506,37 @@ class NodeRun(Visitor[Events]):
         """Store the failure of this node, and return it to be raised."""
         return await store_failure(self.invocation, self.place, node.name, code, words, cause)
 
-    async def _commit(self, node: Node, actions: Actions, notes: Provenance = NOTHING) -> Event:
-        event = self.invocation.event(node.name, self.place, actions=actions, notes=notes)
-        return await self.invocation.commit(event)
+    async def _commit(
+        self,
+        node: Node,
+        actions: Actions,
+        notes: Provenance = NOTHING,
+        label: TrustLabel = TRUSTED,
+        endorsed: Mapping[str, TrustLabel] | None = None,
+    ) -> Event:
+        event = self.invocation.event(
+            node.name, self.place, actions=actions, notes=notes, label=label
+        )
+        return await self.invocation.commit(add_label(event, TRUSTED, endorsed))
 
     async def _end(self, node: Node) -> None:
         """Store that the node has ended."""
         await self._commit(node, Actions(end_of_agent=True))
+
+
+def _with_endorsed(actions: Actions, state: Mapping[str, Json], keys: tuple[str, ...]) -> Actions:
+    """The actions with endorsed keys among what they write: the log says what was endorsed."""
+    values = {key: state[key] for key in keys if state.get(key) is not None}
+    delta = {**values, **actions.state_delta}
+    return msgspec.structs.replace(actions, state_delta=delta) if values else actions
+
+
+def _is_no(decision: Json) -> bool:
+    """Whether an answer of a gate says no."""
+    return not decision or (isinstance(decision, str) and decision.strip().lower() in _NO)
+
+
+_NO = ("no", "n", "false", "deny", "denied", "reject", "rejected", "refuse", "cancel")
 
 
 def _tags(invocation: Invocation, node: Step) -> Provenance:

@@ -22,6 +22,7 @@ from weft.media import LoadedMedia
 from weft.models import Model
 from weft.runtime.costs import Spending
 from weft.runtime.feeds import Feeds
+from weft.runtime.flow import RunFlow
 from weft.runtime.forks import Forks
 from weft.runtime.place import Interrupted, NodeFailed, Place, path_of, place_of
 from weft.runtime.program import AgentBindings, Program, await_value, wrong_answer
@@ -30,6 +31,7 @@ from weft.runtime.surroundings import RunSurroundings
 from weft.runtime.tracing import RunTrace
 from weft.session import Actions, ArtifactStore, Event, Session, SessionKey, Store
 from weft.session.event import EMPTY_ACTIONS
+from weft.session.flow import TRUSTED, TrustLabel, note_of
 from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
 
@@ -193,6 +195,8 @@ class Invocation:
         """The labels that are declared anywhere in what runs."""
         self.spending = Spending(self.config.budget)
         """The model calls so far, and what was spent of the run's budget."""
+        self.flow = RunFlow(log)
+        """The labels of branches and of what lasts as long as the run."""
         self.forks = Forks(log)
         """The state as places see it."""
         self.surroundings = RunSurroundings(
@@ -237,8 +241,8 @@ class Invocation:
 
     async def _store_all(self, events: Sequence[Event]) -> list[Event]:
         """Store the events, and note what they change; gives them back as they were stored."""
-        stored = [*events]
-        for index, event in enumerate(events):
+        stored = [self.flow.as_stored(event) for event in events]
+        for index, event in enumerate(stored):
             if event.actions.state_delta:
                 stored[index] = self.forks.as_stored(event)
         if self.labels:
@@ -264,7 +268,9 @@ class Invocation:
 
         Labels and plugins may read the store, and would wait for the transaction.
         """
-        return None if self.labels or self.services.on_event else self.forks.as_stored(event)
+        if self.labels or self.services.on_event:
+            return None
+        return self.forks.as_stored(self.flow.as_stored(event))
 
     async def _show_plugins(self, event: Event) -> Event:
         """The event as the plugins leave it."""
@@ -287,8 +293,10 @@ class Invocation:
         actions: Actions = EMPTY_ACTIONS,
         error: tuple[str, str] | None = None,
         notes: Provenance = NOTHING,
+        label: TrustLabel = TRUSTED,
     ) -> Event:
-        """An event of this invocation, made at a place."""
+        """An event of this invocation, made at a place from what has a label."""
+        metadata = notes.onto(None) if notes is not NOTHING and notes != NOTHING else None
         return Event(
             author=author,
             content=content,
@@ -297,7 +305,7 @@ class Invocation:
             actions=actions,
             error_code=error[0] if error is not None else None,
             error_message=error[1] if error is not None else None,
-            custom_metadata=notes.onto(None) if notes is not NOTHING and notes != NOTHING else None,
+            custom_metadata=metadata if label is TRUSTED else note_of(label).onto(metadata),
             node_info=place.node_info if place.path else None,
             isolation_scope=place.scope or None,
         )
@@ -341,10 +349,12 @@ async def store_decision(
     name: str,
     state: JsonObject,
     notes: Provenance = NOTHING,
+    label: TrustLabel = TRUSTED,
 ) -> None:
     """Keep a decision in the log before acting on it."""
+    actions = Actions(agent_state=state)
     await invocation.commit(
-        invocation.event(name, place, actions=Actions(agent_state=state), notes=notes)
+        invocation.event(name, place, actions=actions, notes=notes, label=label)
     )
 
 

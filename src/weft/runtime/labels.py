@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def part_of(invocation: Invocation) -> Whole | None:
     """The program and the session that the run's requests are parts of, where it has labels."""
-    return Whole(invocation.labels, invocation.log.session) if invocation.labels else None
+    return Whole(invocation.labels, invocation.log.session)
 
 
 async def labelled_texts(invocation: Invocation, cleared: tuple[str, ...]) -> dict[str, str] | None:

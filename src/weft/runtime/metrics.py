@@ -145,7 +145,7 @@ class _AppRuns:
                 continue
             last = event.author
             # most events without usage carry no notes either
-            is_noted = event.usage is not None or event.custom_metadata is not None
+            is_noted = event.usage is not None or event.is_noted
             used = usage_of(event) if is_noted else None
             if used is None and not event.error_code:
                 continue

@@ -27,15 +27,18 @@ from weft.dialects import Lowered, dialect_named
 from weft.dialects.legality import findings_in
 from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
+from weft.ir.prompt import sources_of
 from weft.late import late_pattern
 from weft.models import Model
 from weft.runtime.costs import charge_for
+from weft.runtime.handles import OpenedStream, hides_text
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
 from weft.runtime.program import AgentBindings, chosen_model
 from weft.runtime.tracing import TracedStep
 from weft.session import Event, Session
 from weft.session.event import new_id
+from weft.session.flow import TRUSTED, TrustLabel, note_of
 from weft.session.lookback import addresses_in
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand, skim_of
@@ -54,8 +57,9 @@ class ModelCall:
     """One request to the model, from the compiled prompt to the reply as an event."""
 
     __slots__ = (
-        "_bindings", "_changed", "_compiled", "_invocation", "_is_refused", "_is_sent", "_place",
-        "_plan", "_prompt", "_root", "_spoke", "_traced", "_wire", "_withheld", "_within",
+        "_bindings", "_changed", "_compiled", "_invocation", "_is_refused", "_is_sent", "_opened",
+        "_place", "_plan", "_prompt", "_reads", "_root", "_spoke", "_traced", "_wire", "_withheld",
+        "_within",
         "begins_anew", "cancelled", "context", "id", "performed", "response", "stream",
     )  # fmt: skip
 
@@ -83,6 +87,9 @@ class ModelCall:
         self._is_refused = False
         self._within: int | None = None
         self._withheld: frozenset[str] = frozenset()
+        self._opened: OpenedStream | None = None
+        self._reads: set[str] = set()
+        """What the async providers of its instruction read."""
         self.stream = invocation.config.stream
         self.id = reply_id or new_id()
         """The id of the reply, and of the partial events that it is announced by."""
@@ -173,9 +180,14 @@ class ModelCall:
             self._traced.note_chunk()
         place = self._place
         again, self.begins_anew = self.begins_anew, False
+        content = response.content
+        if self._plan.policy.protections and hides_text(self._plan.policy):
+            if self._opened is None or again:
+                self._opened = OpenedStream(self._invocation, place, self._plan)
+            content = self._opened.open_piece(content)
         return Event(
             author=self._plan.agent.name,
-            content=response.content,
+            content=content,
             invocation_id=self._invocation.id,
             id=self.id,
             partial=True,
@@ -370,9 +382,11 @@ class ModelCall:
         if reads_more or plan.policy.facts.shows_artifacts:
             artifacts = await invocation.surroundings.artifact_texts()
         if reads_more:
-            recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
+            recorded = await provided_texts(
+                plan, session, invocation, place, artifacts or {}, self._reads
+            )
         whole = None
-        if invocation.labels:  # most programs have none
+        if invocation.labels or (place.scope and hides_text(plan.policy)):  # most have none
             from weft.runtime.labels import labelled_texts, part_of
 
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
@@ -424,6 +438,7 @@ class ModelCall:
             elif content.role != "model":
                 content = msgspec.structs.replace(content, role="model")
         metadata = response.custom_metadata
+        label = self._label(response)
         noted = more is not NOTHING and more != NOTHING
         if signed or compiled.provided or within is not None or miss is not None or noted:
             maker = response.provenance
@@ -436,6 +451,8 @@ class ModelCall:
                 cache_miss=miss.to_dict() if miss is not None else None,
             )
             metadata = notes.onto(metadata)
+        if label is not TRUSTED:
+            metadata = note_of(label).onto(metadata)
         place = self._place
         return Event(
             author=self._plan.agent.name,
@@ -458,9 +475,49 @@ class ModelCall:
             audience=self._audience(),
         )
 
+    def _label(self, response: ModelResponse) -> TrustLabel:
+        """The label of the answer: that of the request that was sent, and of what callbacks read.
+
+        What a provider looked up by itself, it read somewhere.
+        """
+        made_of, flow = sources_of(self._prompt), self._invocation.flow
+        label = made_of.label
+        if made_of.names or self._compiled.observed or self._reads:
+            label |= flow.of_names({*made_of.names, *self._compiled.observed, *self._reads})
+        if self.context is not None:
+            label |= flow.of_context(self.context)
+        label |= self._secrets(made_of.names)
+        hosted = [one.name for one in self._plan.agent.tools if one.hosted is not None]
+        if hosted and _looked_up(response):
+            label |= TrustLabel(tuple(sorted(f"{name}.result" for name in hosted)))
+        return label
+
+    def _secrets(self, names: frozenset[str]) -> TrustLabel:
+        """The secrets among the keys and artifacts that a request shows who is cleared for them."""
+        cleared = self._plan.agent.cleared
+        if not cleared:
+            return TRUSTED
+        shown = [
+            one.name
+            for one in self._invocation.labels
+            if one.name in cleared
+            and not names.isdisjoint((*one.keys, *(f"artifact:{name}" for name in one.artifacts)))
+        ]
+        return TrustLabel(secrets=tuple(sorted(shown))) if shown else TRUSTED
+
     def _audience(self) -> Literal["internal"] | None:
         """Whether what the agent says is data for others: then it is not shown as the answer."""
         return "internal" if self._plan.agent.name in self._invocation.program.inner else None
+
+
+def _looked_up(response: ModelResponse) -> bool:
+    """Whether the provider ran something for its answer."""
+    if response.grounding_metadata or response.citation_metadata:
+        return True
+    parts = (response.content.parts if response.content is not None else None) or ()
+    return any(
+        part.tool_response or part.code_execution_result or part.part_metadata for part in parts
+    )
 
 
 MARGIN = 0.9
@@ -599,8 +656,12 @@ async def provided_texts(
     invocation: Invocation,
     place: Place,
     artifacts: dict[str, str] | None,
+    reads: set[str],
 ) -> dict[str, str] | None:
-    """What the async providers of this request say, under the names `compile(recorded=)` knows."""
+    """What the async providers of this request say, under the names `compile(recorded=)` knows.
+
+    What they read is added to `reads`.
+    """
     agent, root = plan.agent, plan.path[0]
     texts: dict[str, str] = {}
     for field, provider in (
@@ -626,6 +687,7 @@ async def provided_texts(
                 raise
             _log.warning("%s.%s: the provider raised", agent.name, field, exc_info=True)
             value = ""
+        reads |= context.reads
         if isinstance(value, Raw):
             texts[f"{field}.raw"] = value.text
         else:

@@ -267,7 +267,7 @@ class Progress:
         """Take in one more event of this place."""
         actions = event.actions
         notes = NOTHING
-        if event.custom_metadata is not None:
+        if event.is_noted:
             notes = event.provenance
             self._note_records(notes)
         content = event.content
@@ -335,7 +335,7 @@ class Progress:
         # a result from outside, or of some of the calls only, does not count as a repetition
         if len(results) != len(self._round) or event.author == "user":
             return 0
-        waits = event.provenance.pending or () if event.custom_metadata is not None else ()
+        waits = event.provenance.pending or () if event.is_noted else ()
         for result in results:
             if result.id in waits or result.id not in self._round:
                 return 0
@@ -412,7 +412,7 @@ def is_reply(event: Event) -> bool:
     """Whether a model said it; results, Weft's questions and calls of code do not count."""
     if not _is_spoken(event) or _asks_user(event.calls):
         return False
-    return event.custom_metadata is None or event.provenance.code is None
+    return not event.is_noted or event.provenance.code is None
 
 
 def _is_spoken(event: Event) -> bool:

@@ -61,7 +61,7 @@ class CallQuestions:
         events = self._invocation.log.past.at(place)
         answers = {one.id: one for event in events for one in event.results}
         for event in events:
-            asked = event.provenance.asked if event.custom_metadata is not None else None
+            asked = event.provenance.asked if event.is_noted else None
             if asked is None:
                 continue
             (call,) = event.calls

@@ -23,6 +23,7 @@ from weft.runtime.costs import usage_of, warning_in
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session, Usage
 from weft.session.event import without_temp
+from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.log import events_table
 from weft.values import Json, JsonObject, compact
 
@@ -140,6 +141,12 @@ class Result(ByFields, Generic[AnswerT]):
         return Mask(MaskRules(rules), self.session).text
 
     @property
+    def label(self) -> TrustLabel:
+        """Whose text had influence on the answer: an interface may mark it."""
+        spoken = (event for event in reversed(self.events) if event.text and event.author != "user")
+        return next((event.label for event in spoken), TRUSTED)
+
+    @property
     def state(self) -> JsonObject:
         """The session's state after the run."""
         return without_temp(self.session.state)
@@ -254,7 +261,7 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     for event in mine:
         truncated = truncated or (event.finish_reason == CUT and is_cut(event))
     for event in events:
-        if event.custom_metadata is not None and (warning := warning_in(event)) is not None:
+        if event.is_noted and (warning := warning_in(event)) is not None:
             warnings.append(warning)
     return Result(
         text,

@@ -198,7 +198,7 @@ def require_answers(session: Session, content: Content) -> Content:
     waiting, answered, asked = session.waiting, answers_in(session), find_unconfirmed(events)
     begun = begun_calls(events)  # a crash may have left open what these did
     callers = {call.id: (call, event) for event in events for call in event.calls}
-    noted = (event.provenance for event in events if event.custom_metadata is not None)
+    noted = (event.provenance for event in events if event.is_noted)
     late = {id for notes in noted for id in notes.expired or ()}
     parts: list[Part] = []
     for part in content.parts or ():

@@ -24,6 +24,7 @@ from weft.errors import (
 )
 from weft.runtime.costs import require_prices
 from weft.runtime.earlier import find_request, is_settled, is_unfinished
+from weft.runtime.flow import ANYBODY, add_label
 from weft.runtime.invocation import Invocation, Request, Services
 from weft.runtime.place import (
     ROOT,
@@ -51,6 +52,7 @@ from weft.runtime.resume import (
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id, scope_of
+from weft.session.flow import flow_of
 from weft.session.lookback import find_invocation, hidden_in
 from weft.stores import create_filled
 from weft.values import Json
@@ -496,7 +498,10 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
             message = await keep_large(invocation, content.parts or ())
             content = msgspec.structs.replace(content, parts=message.parts)
             actions = Actions(state_delta=request.state, artifact_delta=message.artifacts)
-        await invocation.store(invocation.event("user", ROOT, content, actions=actions))
+        said = invocation.event("user", ROOT, content, actions=actions)
+        if request.config.user == "untrusted":
+            said = add_label(said, flow_of(said).label | ANYBODY)
+        await invocation.store(said)
         return
     check_retries(session, request.retry)
     content = content or content_of(session, request.answers)

@@ -97,7 +97,7 @@ class RunLog:
         mine = self.session.events.since(self._first) if not self.resumed else self.events()
         for event in mine:
             # only metadata can take something back, and most events have none
-            if event.custom_metadata is not None or event.invocation_id != self._id:
+            if event.is_noted or event.invocation_id != self._id:
                 break
         else:
             return mine
@@ -216,7 +216,7 @@ class RunLog:
             if scope and scope in self._views:
                 self._views[scope] = self._views[scope].append(_without_scope(event))
             actions = event.actions
-            if actions.escalate or (self.escalated and event.custom_metadata is not None):
+            if actions.escalate or (self.escalated and event.is_noted):
                 self._note_escalation(event)
             if actions.artifact_delta:
                 self.artifact_changes += 1

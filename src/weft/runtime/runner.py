@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, cast
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
-from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
+from weft.declare import Agent, CustomAgent, Flow, MemoryKeeper, MemorySearch, Node, RunConfig
 from weft.declare.agent import AnswerT
 from weft.declare.answers import with_answer_schema
 from weft.declare.config import overlay_config
@@ -426,8 +426,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         Runs of the user are stopped, in whichever process. Nothing of it is left in the files of
         the store. State under `app:` belongs to all users, and stays.
         """
-        from weft.stores.memories import Memory  # most programs delete nobody
-        from weft.stores.upkeep import erase_user
+        from weft.stores.upkeep import erase_user  # most programs delete nobody
 
         # only the check of the user's name is wanted: any session will do
         self._key(user_id, "s")
@@ -437,7 +436,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         for key in running:
             self._services.feeds.forget(key)
         memory = self._services.memory
-        if isinstance(memory, Memory):  # it may be in a store of its own
+        if isinstance(memory, MemoryKeeper):  # it may be in a store of its own
             await memory.forget(self.app_name, user_id)
         return erased
 

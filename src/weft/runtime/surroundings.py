@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from weft.content import Content, Part
-from weft.declare import MemorySearch, Recollection
+from weft.declare import MemoryKeeper, MemorySearch, Recollection
 from weft.declare.policy_parts import MemoryScorer
 from weft.errors import UsageError, describe_kind
 from weft.runtime.run_log import RunLog
@@ -86,11 +86,9 @@ class RunSurroundings:
         self, query: str, *, top_k: int | None = None, scorer: MemoryScorer | None = None
     ) -> Sequence[Recollection]:
         """What the memory has on a query, without what this session says itself."""
-        from weft.stores.memories import Memory
-
         app_name, user_id, session_id = self._owner
         memory = self._memory
-        if isinstance(memory, Memory):
+        if isinstance(memory, MemoryKeeper):
             return await memory.find(
                 app_name, user_id, query, top_k=top_k, scorer=scorer, without=session_id
             )
@@ -102,11 +100,9 @@ class RunSurroundings:
 
     async def remember(self, text: str, author: str) -> str:
         """Keep a note in the user's memory."""
-        from weft.stores.memories import Memory
-
         app_name, user_id, session_id = self._owner
         memory = self._memory
-        if not isinstance(memory, Memory):
+        if not isinstance(memory, MemoryKeeper):
             raise UsageError(
                 f"{describe_kind(memory)} cannot be written",
                 where="Runner.memory",

@@ -9,7 +9,7 @@ import contextvars
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from types import CoroutineType
 from typing import TYPE_CHECKING, cast
@@ -18,10 +18,13 @@ import msgspec
 
 from weft.compiler.plan import Plan
 from weft.content import Content, FunctionCall, Part
-from weft.declare import Agent, Flow, Tool
+from weft.declare import Agent, Flow, Node, Tool
 from weft.declare.context import ToolContext
+from weft.diagnostics import Diagnostic
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.misuse import find_near
+from weft.runtime.flow import may_endorse, members_of
+from weft.runtime.handles import Opening, UnknownHandle, hides_text
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labels_in, refusal, restored_arguments
 from weft.runtime.payloads import (
@@ -45,12 +48,15 @@ from weft.runtime.place import (
 from weft.runtime.program import AgentBindings, BoundTool, await_value
 from weft.runtime.questions import CallQuestions
 from weft.runtime.result import is_cut, parse
+from weft.runtime.sinks import ArgumentSource, Doubt, find_doubt
+from weft.runtime.tracing import RunTrace
 from weft.session import Actions, Event
 from weft.session.branches import branches_of
 from weft.session.event import EMPTY_ACTIONS, apply_delta, without_temp
+from weft.session.flow import TRUSTED, FieldTrust, TrustLabel, describe_fields, join_labels
 from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
-from weft.values import JsonObject, canonical, compact, digest
+from weft.values import Json, JsonObject, canonical, compact, digest
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -84,6 +90,12 @@ class Outcome(msgspec.Struct, frozen=True):
     """What was put back into the arguments in place of placeholders."""
     labels: tuple[str, ...] = ()
     """The labels of what its code was given: all of the result carries them."""
+    label: TrustLabel = TRUSTED
+    """The label of what the tool read, and of what an agent said."""
+    is_own: bool = False
+    """Whether Weft says it, and nothing of the arguments stands in it."""
+    fields: FieldTrust = FieldTrust()
+    """Whose text the fields of the result hold; none where Weft itself says it."""
 
     @property
     def is_plain(self) -> bool:
@@ -105,9 +117,9 @@ class ToolCall:
     """A call on its way to its outcome."""
 
     __slots__ = (
-        "_bindings", "_carried", "_edited", "_finish", "_invocation", "_malformed", "_place",
-        "_plan", "_progress", "_restored", "_steps", "begun", "call", "outcome", "result",
-        "written",
+        "_bindings", "_carried", "_edited", "_finish", "_invocation", "_malformed", "_opened",
+        "_place", "_plan", "_progress", "_restored", "_steps", "begun", "call", "label", "outcome",
+        "result", "written",
     )  # fmt: skip
 
     def __init__(
@@ -133,9 +145,13 @@ class ToolCall:
         self._progress = progress
         self._malformed = malformed
         self._restored: JsonObject = {}
+        self._opened: Mapping[str, tuple[ArgumentSource, ...]] = {}
+        """By argument: where the texts came from that handles in it stand for."""
         self._edited: JsonObject | None = None
         """The arguments that the user approved in place of the model's."""
         self.call = call
+        self.label = TRUSTED
+        """The label of the reply that made it, and of what its handles stand for."""
         self.outcome: Outcome | None = find_outcome(progress, call) if progress.outcomes else None
         self.begun = False
         """Whether the function was called, and may have done something."""
@@ -158,16 +174,10 @@ class ToolCall:
         if self.outcome is None:
             self._finish = finish
             trace = self._invocation.trace
-            if trace is None:
-                outcome = await self._decide()
-            else:
-                step = trace.begin_tool(self._bindings.agent.name, self._place, self.call)
-                try:
-                    outcome = await self._decide()
-                except BaseException as error:
-                    step.end(error)
-                    raise
-                step.end(outcome)
+            outcome = await (self._decide() if trace is None else self._trace_decision(trace))
+            if self._opened and not outcome.is_own:
+                label = outcome.label | self.opened_label
+                outcome = msgspec.structs.replace(outcome, label=label)
             if self._restored:
                 outcome = msgspec.structs.replace(outcome, restored=self._restored)
             if self._steps is not None and self._steps.carried:
@@ -181,6 +191,17 @@ class ToolCall:
         if outcome is None or outcome.response is None or outcome.raised:
             return None
         return _record(outcome)
+
+    async def _trace_decision(self, trace: RunTrace) -> Outcome:
+        """Decide as a step of a trace."""
+        step = trace.begin_tool(self._bindings.agent.name, self._place, self.call)
+        try:
+            outcome = await self._decide()
+        except BaseException as error:
+            step.end(error)
+            raise
+        step.end(outcome)
+        return outcome
 
     async def _decide(self) -> Outcome:
         """What becomes of the call: refused, asked about, left open by a crash, or run."""
@@ -210,7 +231,11 @@ class ToolCall:
 
             edited = edited_arguments(self._progress.confirmed.get(call.id or ""))
         # what the user approved counts, not what the model asked for
-        args = edited if edited is not None else self._arguments(bound.tool)
+        try:
+            args = edited if edited is not None else self._arguments(bound.tool)
+        except UnknownHandle as unknown:
+            words = f"there is no hidden text {unknown} in this session; use the name as it stands"
+            return Outcome(call, {"error": words})
         self._edited = edited
         if dispatches:  # the approved arguments name the tool again
             bound = self._bindings.tool_for(call.name or "", args) or bound
@@ -224,11 +249,28 @@ class ToolCall:
             refused = await refusal(self._invocation, bound.tool, args, self._carried)
             if refused is not None:
                 return Outcome(call, refused)
+        doubt: Doubt | None = None
+        if bound.tool.is_sink and edited is None:  # arguments of the user's are the user's
+            doubt = find_doubt(
+                self._invocation,
+                self._place,
+                self._plan,
+                bound.tool,
+                args,
+                self.label,
+                self._opened,
+            )
+            how = self._invocation.config.on_untrusted
+            if doubt is not None and how != "ask":
+                self._tell(doubt.diagnostic("refused" if how == "refuse" else "made"))
+                if how == "refuse":
+                    return Outcome(call, {"error": doubt.refusal()}, is_own=True)
+                doubt = None
         context: ToolContext | None = None
-        if bound.takes_context or self._bindings.watches_tools:
+        if bound.takes_context or self._bindings.watches_tools or doubt is not None:
             context = self._context()
-        if bound.tool.confirm is not False and context is not None:
-            asked = await self._confirmation(bound.tool, args, context)
+        if (bound.tool.confirm is not False or doubt is not None) and context is not None:
+            asked = await self._confirmation(bound.tool, args, context, doubt)
             if asked is not None:
                 return asked
         # a crash may have hidden whether the call was made
@@ -247,13 +289,28 @@ class ToolCall:
         except Exception as error:  # what a callback raised stops the run, once it is in the log
             return Outcome(call, {"error": _error_words(error)}, raised=error)
 
+    @property
+    def opened_label(self) -> TrustLabel:
+        """The label of the texts that handles in its arguments stand for."""
+        return join_labels(one.label for listed in self._opened.values() for one in listed)
+
+    def _tell(self, diagnostic: Diagnostic) -> None:
+        """Say what became of a call that untrusted text had influence on; the result has it too."""
+        known = self._invocation.findings
+        if str(diagnostic) not in known and diagnostic.code not in self._plan.agent.allow:
+            known[str(diagnostic)] = diagnostic
+            _log.warning("%s %s: %s", diagnostic.code, diagnostic.origin, diagnostic.message)
+
     def _arguments(self, tool: Tool) -> JsonObject:
         """The arguments with redacted values put back, if the policy says so; not for an agent."""
         args = dict(self.call.args or {})
+        policy = self._plan.policy
+        if hides_text(policy):
+            opening = Opening(self._invocation, self._place)
+            args, self._opened = opening.open_arguments(args)
         # an agent gets the placeholders: its own requests are redacted too
         if tool.agent is not None:
             return args
-        policy = self._plan.policy
         if not policy.protections:
             return args
         session = self._invocation.log.view(self._place.scope)
@@ -275,6 +332,11 @@ class ToolCall:
             confirmed=self._progress.confirmed.get(call_id),
             deps=invocation.request.deps,
             questions=CallQuestions(invocation, self._bindings.agent.name, self._place, self.call),
+            label=self.label,
+            argument_labels={
+                name: join_labels(one.label for one in sources)
+                for name, sources in self._opened.items()
+            },
         )
 
     async def _call_with_callbacks(
@@ -330,7 +392,27 @@ class ToolCall:
             if smaller.artifacts:
                 delta = {**actions.artifact_delta, **smaller.artifacts}
                 actions = msgspec.structs.replace(actions, artifact_delta=delta)
-        return Outcome(self.call, response, actions, parts, waits=waits, raised=raised)
+        label, fields = self._judge(tool, context, response if answer is None else None)
+        return Outcome(
+            self.call, response, actions, parts, waits=waits, raised=raised, label=label,
+            fields=fields,
+        )  # fmt: skip
+
+    def _judge(
+        self, tool: Tool, context: ToolContext | None, response: JsonObject | None
+    ) -> tuple[TrustLabel, FieldTrust]:
+        """The label of what a tool read, and whose text its result holds.
+
+        `response` is None where a callback of the author's answered for the tool.
+        """
+        label = self._invocation.flow.of_context(context)
+        if response is None:
+            return label, FieldTrust()
+        if isinstance(tool.agent, Agent | Flow):
+            return judge_agent(self._invocation, tool.agent, self.call, response, label)
+        if self._steps is not None:
+            return label | self._steps.label, FieldTrust()
+        return label, describe_fields(response, tool.trust)
 
     async def _execute(
         self,
@@ -344,7 +426,12 @@ class ToolCall:
         self.begun = tool.effect != "pure"
         if tool.agent is not None:
             return await run_agent_tool(
-                self._invocation, self._place, self._bindings, self.call, args
+                self._invocation,
+                self._place,
+                self._bindings,
+                self.call,
+                args,
+                self.label | self.opened_label,
             )
         if tool.context_parameter is not None:
             kwargs[tool.context_parameter] = context
@@ -399,6 +486,10 @@ class ToolCall:
                 returned.parts if returned is not None else (),
                 waits=bound.tool.long_running,
                 restored=self._restored,
+                label=self._invocation.flow.of_context(context),
+                fields=describe_fields(returned.response, bound.tool.trust)
+                if returned is not None
+                else FieldTrust(),
             )
             result = self._final_event(outcome)
             if result is None:
@@ -431,20 +522,30 @@ class ToolCall:
         return Returned({**returned.response, "note": note}, returned.parts)
 
     async def _confirmation(
-        self, tool: Tool, args: JsonObject, context: ToolContext
+        self, tool: Tool, args: JsonObject, context: ToolContext, doubt: Doubt | None
     ) -> Outcome | None:
         """The question to the user, or an error if they refused; None once the call may run."""
         call = self.call
         answer = self._progress.confirmed.get(call.id or "")
         # a yes is for these arguments only: a client cannot approve one call and have another made
         fingerprint = digest(canonical([call.name, call.args]))
+        if doubt is not None:
+            fingerprint = doubt.fingerprint(args)
         if answer is None:
             if self._progress.is_expired(call.id or ""):
                 return Outcome(call, {"error": "nobody allowed this call in time; it was not made"})
             must_ask, why = await _must_ask(tool, args, context)
-            if not must_ask:
+            if not must_ask and doubt is None:
                 return None
             payload: JsonObject = {"fingerprint": fingerprint}
+            hint = f"May {call.name} be called with {compact(call.args or {})}?{why}"
+            if doubt is not None:
+                self._tell(doubt.diagnostic("asked about"))
+                hint = doubt.question(args) + why
+                payload["untrusted"] = {
+                    "arguments": [*doubt.arguments], "sources": [*doubt.sources],
+                    "paths": [*doubt.paths],
+                }  # fmt: skip
             if tool.confirm_expires is not None:
                 payload["expires"] = time.time() + tool.confirm_expires
             return Outcome(
@@ -453,7 +554,7 @@ class ToolCall:
                 question={
                     "originalFunctionCall": {"name": call.name, "args": call.args, "id": call.id},
                     "toolConfirmation": {
-                        "hint": f"May {call.name} be called with {compact(call.args or {})}?{why}",
+                        "hint": hint,
                         "confirmed": False,
                         "payload": payload,
                     },
@@ -470,7 +571,7 @@ class ToolCall:
             words = (
                 f"the user refused this call: {reason}" if reason else "the user refused this call"
             )
-            return Outcome(call, {"error": words})
+            return Outcome(call, {"error": words}, is_own=True)
         return None
 
     async def _after_crash(self, bound: BoundTool, args: JsonObject) -> Outcome | None:
@@ -488,7 +589,8 @@ class ToolCall:
             result = await await_value(tool.probe(call_id, args))
             if result is not None:
                 returned = to_returned(result)
-                return Outcome(call, returned.response, parts=returned.parts)
+                fields = describe_fields(returned.response, tool.trust)
+                return Outcome(call, returned.response, parts=returned.parts, fields=fields)
         return None
 
     async def _fit_log(self, response: JsonObject) -> JsonObject:
@@ -580,6 +682,9 @@ def _record(outcome: Outcome) -> JsonObject:
         record["restored"] = outcome.restored
     if outcome.labels:
         record["labels"] = [*outcome.labels]
+    if outcome.label is not TRUSTED or outcome.fields != FieldTrust():
+        flow = msgspec.json.encode((outcome.label, outcome.fields))
+        record["flow"] = cast("Json", msgspec.json.decode(flow))
     return record
 
 
@@ -589,6 +694,7 @@ def find_outcome(progress: Progress, call: FunctionCall) -> Outcome | None:
     if record is None:
         return None
     response = record.get("response")
+    label, fields = msgspec.convert(record.get("flow", ({}, {})), tuple[TrustLabel, FieldTrust])
     return Outcome(
         call,
         response if isinstance(response, dict) else {},
@@ -597,6 +703,8 @@ def find_outcome(progress: Progress, call: FunctionCall) -> Outcome | None:
         waits=record.get("waits") is True,
         restored=cast("JsonObject", record.get("restored", {})),
         labels=msgspec.convert(record.get("labels", ()), tuple[str, ...]),
+        label=label,
+        fields=fields,
     )
 
 
@@ -675,6 +783,7 @@ async def run_agent_tool(
     bindings: AgentBindings,
     call: FunctionCall,
     args: JsonObject,
+    label: TrustLabel,
 ) -> Returned:
     """Run the tool's agent on the arguments; an agent that fails is an error result."""
     from weft.runtime.flows import run_node
@@ -689,7 +798,7 @@ async def run_agent_tool(
         request = args.get("request") if set(args) == {"request"} else None
         text = request if isinstance(request, str) else compact(args)
         asked = Content(parts=(Part(text=text),), role="user")
-        await invocation.commit(invocation.event("user", inner, asked))
+        await invocation.commit(invocation.event("user", inner, asked, label=label))
     # its failure is a result for the model, and stays one when the run is resumed
     invocation.log.shelter(inner)
     try:
@@ -711,6 +820,19 @@ async def run_agent_tool(
     if any(map(is_cut, answers)):
         return Returned({"result": answer_text, "note": "this was cut off at the token limit"})
     return Returned({"result": answer_text})
+
+
+def judge_agent(
+    invocation: Invocation, node: Node, call: FunctionCall, response: JsonObject, label: TrustLabel
+) -> tuple[TrustLabel, FieldTrust]:
+    """The label of what an agent said, and whose text the fields of its answer hold.
+
+    An agent without tools that answers in a schema can pass on values, and no orders in them.
+    """
+    label |= join_labels(event.label for event in _answers(invocation, call.id or ""))
+    if isinstance(node, Agent) and may_endorse(node):
+        return label.as_typed(), describe_fields(response, "untrusted", members_of(node))
+    return label, FieldTrust()
 
 
 def _answers(invocation: Invocation, scope: str) -> list[Event]:

@@ -22,6 +22,8 @@ from weft.declare.policy_parts import Capture, NoteDown, Writing
 from weft.diagnostics import Origin, report
 from weft.errors import CompileError, ProtectionError, StoreError
 from weft.runtime.costs import RUN_BUDGET
+from weft.runtime.flow import add_label, add_note, endorse_answer, may_endorse
+from weft.runtime.handles import Opening, hides_text, open_reply
 from weft.runtime.invocation import Invocation
 from weft.runtime.model_call import ModelCall
 from weft.runtime.place import (
@@ -50,6 +52,7 @@ from weft.runtime.result import (
 from weft.runtime.tracing import TracedStep
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
+from weft.session.flow import TRUSTED, flow_of, note_of
 from weft.session.provenance import Provenance
 from weft.session.talk import PAUSED
 from weft.values import JsonObject
@@ -74,6 +77,7 @@ async def run_agent(
     `start` is the agent the turn goes to, unless the log says it was handed on.
     """
     progress = invocation.log.progress(place)
+    invocation.flow.recall(place, place.path)
     turn: Turn | None = None
     traced: TracedStep | None = None
     # Somebody dealt with this failure before the run was resumed, so it stays one. Elsewhere a
@@ -192,8 +196,8 @@ class Turn:
     """One agent's turn at a place; each method stores what it makes before it returns."""
 
     __slots__ = (
-        "agent", "bindings", "invocation", "place", "plan", "progress", "root", "streaming",
-        "writes",
+        "agent", "bindings", "hides", "invocation", "place", "plan", "progress", "root",
+        "streaming", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -217,6 +221,8 @@ class Turn:
         policy = self.plan.policy
         self.writes = policy.facts.is_conditional or bool(policy.writings)
         """Whether the policy may write what the user or the agent said under keys of the state."""
+        self.hides = bool(policy.protections) and hides_text(policy)
+        """Whether handles stand for untrusted text in its requests."""
         self.streaming = ""
         """The id that partial events were given so far, until a complete event has it."""
 
@@ -237,11 +243,11 @@ class Turn:
             actions = context.actions.to_actions({**answer.delta, **noted_by(self, answer)})
             actions = msgspec.structs.replace(actions, end_of_agent=True)
             answered = msgspec.structs.replace(content, role="model")
-            return (await self._commit(self._event(answered, actions)),)
+            return (await self._commit(self._event(answered, actions, context)),)
         actions = context.actions.to_actions()
         if actions == NO_ACTIONS:
             return ()
-        return (await self._commit(self._event(None, actions)),)
+        return (await self._commit(self._event(None, actions, context)),)
 
     async def end(self) -> tuple[Event, ...]:
         """Let the callbacks add something. The log says that they ran, so they run once."""
@@ -253,7 +259,7 @@ class Turn:
         content = await chain.added(Content, context)
         addition = msgspec.structs.replace(content, role="model") if content is not None else None
         done = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
-        event = await self._commit(self._event(addition, done))
+        event = await self._commit(self._event(addition, done, context))
         # the mark that the callbacks ran is for the log only
         return (event,) if addition is not None or done.state_delta else ()
 
@@ -319,9 +325,11 @@ class Turn:
             spoken_before = [e.content for e in pieces if e.content is not None and is_reply(e)]
             content = put_together(spoken_before, content)
             reply = _with_notes(reply, Provenance(pieces=[event.id for event in pieces]))
+        # if it is rejected, the model sees its own words, not the values restored for the user
+        draft, own = content, reply
+        if self.hides:
+            reply, content = self._open_handles(reply, content)
         if not calls and not paused:
-            # if it is rejected, the model sees its own words, not the values restored for the user
-            draft = content
             if self.plan.policy.protections:  # most agents redact nothing
                 from weft.runtime.labels import with_restored
 
@@ -333,10 +341,11 @@ class Turn:
             answer = check_answer(self.agent, content, self.plan.output)
             if answer.problem:
                 why = f"{_CUT_OFF}: {answer.problem}" if cut else answer.problem
-                return await self._reject(reply, draft, actions, why)
+                return await self._reject(own, draft, actions, why)
             if cut:
                 reply = self._mark_cut(reply)
             noted = noted_by(self, answer) if self.writes else {}
+            reply = self._label_answer(reply, answer, noted)
             if answer.delta or noted:
                 delta = {**actions.state_delta, **answer.delta, **noted}
                 actions = msgspec.structs.replace(actions, state_delta=delta)
@@ -351,6 +360,26 @@ class Turn:
                 reply, content=content, actions=actions, long_running_tool_ids=waiting
             )
         return StepEnd((await self._commit(reply),))
+
+    def _open_handles(self, reply: Event, content: Content) -> tuple[Event, Content]:
+        """The reply as the user is shown it: handles are opened, and its note says what it was."""
+        opened = open_reply(
+            Opening(self.invocation, self.place), content, is_json=self.plan.output is not None
+        )
+        if not opened.said:
+            return reply, content
+        note = msgspec.structs.replace(note_of(opened.label), said=opened.said)
+        return add_note(reply, note), opened.content
+
+    def _label_answer(self, reply: Event, answer: FinalAnswer, noted: JsonObject) -> Event:
+        """The answer with the labels of what it writes, where these differ from its own."""
+        label = flow_of(reply).base
+        if label is TRUSTED and not noted:
+            return reply
+        keys = {key: self.invocation.flow.of_names((key,)) | label for key in noted}
+        if label.taint and may_endorse(self.agent):
+            return endorse_answer(reply, self.agent, answer.delta, answer.stored, keys)
+        return add_label(reply, TRUSTED, keys)
 
     def _restore_values(self, content: Content) -> "Spoken":
         """The answer with the values that a policy lets the user have."""
@@ -465,6 +494,7 @@ class Turn:
                 event = msgspec.structs.replace(event, actions=actions)
             elif event.actions.transfer_to_agent is not None:
                 self.invocation.spending.hops += 1
+                self.invocation.flow.decide(self.place.path, event.label)
             events.append(event)
         if asks:
             events.append(ask_user(self.invocation, self.agent.name, self.place, batch))
@@ -543,8 +573,13 @@ class Turn:
         """A context for a callback of this agent."""
         return self.invocation.context(self.agent.name, self.place)
 
-    def _event(self, content: Content | None, actions: Actions) -> Event:
-        return self.invocation.event(self.agent.name, self.place, content, actions=actions)
+    def _event(
+        self, content: Content | None, actions: Actions, context: CallbackContext | None = None
+    ) -> Event:
+        label = self.invocation.flow.of_context(context)
+        return self.invocation.event(
+            self.agent.name, self.place, content, actions=actions, label=label
+        )
 
     async def _commit(self, event: Event) -> Event:
         event = await self.invocation.commit(event)

@@ -38,6 +38,7 @@ from weft.server.sessions import write_state
 from weft.server.stream import stream_problem
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id, without_temp
+from weft.session.flow import mark_imported
 from weft.session.lookback import RESERVED
 from weft.session.provenance import without_acts
 from weft.stores import create_filled
@@ -199,9 +200,8 @@ def _read_posted_events(
 
 def _without_acts(event: Event) -> Event:
     metadata = event.custom_metadata
-    if metadata is None:
-        return event
-    return msgspec.structs.replace(event, custom_metadata=without_acts(metadata))
+    known = without_acts(metadata) if metadata is not None else None
+    return msgspec.structs.replace(event, custom_metadata=mark_imported(known))
 
 
 def _refuse_given(**fields: JsonObject | str | None) -> None:

@@ -28,7 +28,15 @@ from weft.errors import UsageError, describe_kind
 from weft.inspector.sources import SessionSource
 from weft.misuse import explain_calls
 from weft.runtime import Runner
-from weft.server import adk, openai, openai_conversations, sessions, watching
+from weft.server import (
+    adk,
+    ag_ui,
+    ai_stream,
+    openai,
+    openai_conversations,
+    sessions,
+    watching,
+)
 from weft.server.access import (
     LOOPBACK,
     Authenticate,
@@ -86,6 +94,7 @@ class Application:
         quotas: Quotas | None = None,
         source: Callable[[Request], SessionSource] | None = None,
         mcp: bool = False,
+        a2a: bool = False,
     ) -> None:
         self.served = ServedApps(
             runners,
@@ -108,6 +117,7 @@ class Application:
         self._mcp = _open_mcp(self.served) if mcp else None
         tracing = (runner.tracing for runner in runners)
         self._tracing = next((one for one in tracing if one is not None), None)
+        self._a2a = _open_a2a(self.served) if a2a else []
         self._while_serving = AsyncExitStack()
         self._inner = _Routes(self._routes(), default=_not_found)
         self._gate = Gatekeeper(
@@ -173,7 +183,7 @@ class Application:
         if self._mcp is not None:
             endpoint = _AsgiEndpoint(self._mcp)
             routes.append(Route("/mcp", endpoint, methods=["GET", "POST", "DELETE"]))
-        return [*routes, *page_routes(), *inspector_routes(self.served, self._source)]
+        return [*routes, *self._a2a, *page_routes(), *inspector_routes(self.served, self._source)]
 
     def _count(self, scope: Scope, status: int) -> None:
         route = scope.get("route")
@@ -208,6 +218,7 @@ def app(
     grace: float = 10.0,
     turns: Turns | None = None,
     mcp: bool = False,
+    a2a: bool = False,
 ) -> Application:
     """An ASGI application that serves agents, flows and runners.
 
@@ -217,7 +228,7 @@ def app(
     are looked for at the start; 0 for none. `grace` is how long runs may go on when it stops.
     `quotas` say how much each user and each app may have of it; `limits` what it takes at all.
     With `turns`, a queue, it runs nothing itself: it puts turns there, and workers run them.
-    With `mcp`, MCP clients are answered at `/mcp`.
+    With `mcp`, MCP clients are answered at `/mcp`; with `a2a`, other agents at `/a2a/APP`.
     """
     if not served:
         raise UsageError("there is nothing to serve", where="app", hint="pass an agent: app(agent)")
@@ -252,6 +263,7 @@ def app(
         turns=turns,
         quotas=quotas,
         mcp=mcp,
+        a2a=a2a,
     )
 
 
@@ -263,6 +275,16 @@ def _open_mcp(served: ServedApps) -> "McpEndpoint":
     from weft.server.mcp import McpEndpoint, McpService  # it loads the SDK
 
     return McpEndpoint(McpService(served))
+
+
+def _open_a2a(served: ServedApps) -> list[Route]:
+    if importlib.util.find_spec("a2a") is None:
+        raise UsageError(
+            "the A2A SDK is not installed", where="a2a", hint="pip install 'weft[a2a]'"
+        )
+    from weft.server.a2a import a2a_routes  # it loads the SDK
+
+    return a2a_routes(served)
 
 
 _DEEPEST = 12
@@ -370,4 +392,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *adk.ENDPOINTS,
     *openai.ENDPOINTS,
     *openai_conversations.ENDPOINTS,
+    *ag_ui.ENDPOINTS,
+    *ai_stream.ENDPOINTS,
 )

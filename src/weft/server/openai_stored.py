@@ -42,13 +42,18 @@ def response_id(session: str, run: str, after: int) -> str:
 
     A run that goes on with a result of the client's tool is the same run and another response.
     """
+    return write_place("resp_", session, run, after)
+
+
+def write_place(prefix: str, session: str, run: str, after: int = 0) -> str:
+    """An id from which `read_place` reads what it was made of."""
     name = f"{session}\n{run}\n{after}".encode()
-    return f"resp_{base64.urlsafe_b64encode(name).decode().rstrip('=')}"
+    return f"{prefix}{base64.urlsafe_b64encode(name).decode().rstrip('=')}"
 
 
-def _place_of(id: str) -> tuple[str, str, int] | None:
-    """The session, the run and the place that a response id names."""
-    name = id.removeprefix("resp_")
+def read_place(prefix: str, id: str) -> tuple[str, str, int] | None:
+    """The session, the run and the place that an id names."""
+    name = id.removeprefix(prefix)
     # any client can send any id: it is read as data, with a bound on each step
     if name == id or len(id) > 4_000:
         return None
@@ -215,7 +220,7 @@ class StoredResponse(NamedTuple):
 
 async def find_response(call: Call, id: str, runners: Iterable[Runner]) -> StoredResponse:
     """A response of the user's in one of the apps, or a problem that says nothing of others'."""
-    place = _place_of(id)
+    place = read_place("resp_", id)
     if place is None:
         raise unknown_response(id)
     name, run, after = place

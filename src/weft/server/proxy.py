@@ -243,6 +243,14 @@ class Exchanges:
             status = 504 if error.code == "timeout" else 502
             message = f"weft proxy: {error.message}"
             await _failure(scope, status, message)(scope, receive, send)
+        except Problem:
+            raise
+        except Exception as error:  # under --strict, or where a request cannot be redacted
+            self.faults["strict"] += 1
+            _log.warning("weft proxy: a request was not passed on", exc_info=error)
+            if not relay.is_started:
+                message = f"weft proxy: the request was not passed on: {type(error).__name__}"
+                await _failure(scope, 500, message)(scope, receive, send)
 
     # What goes.
 

@@ -22,26 +22,35 @@ class HistoryDigests:
     change nothing of what was said. What was hashed before is remembered by its bytes.
     """
 
-    MOST = 50_000
+    LARGEST = 32_000_000
+    """Bytes of messages that are remembered at most."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, bytes] = {}
+        self._size = 0
 
     def chain(self, body: RequestBody) -> list[bytes]:
         """The hash before the first message, and after each."""
         at = blake2b(body.dialect.traits.name.encode(), digest_size=16).digest()
         chain = [at]
+        known = self._known
         for key, message in zip(body.keys, body.messages, strict=True):
-            raw = blake2b(key, digest_size=16).digest()
-            said = self._known.get(raw)
+            said = known.get(key)
             if said is None:
-                if len(self._known) > self.MOST:
-                    self._known.clear()
-                said = blake2b(encode(_plain(message)), digest_size=16).digest()
-                self._known[raw] = said
+                said = self._add(key, message)
             at = blake2b(at + said, digest_size=16).digest()
             chain.append(at)
         return chain
+
+    def _add(self, key: bytes, message: Json) -> bytes:
+        said = blake2b(encode(_plain(message)), digest_size=16).digest()
+        self._size += len(key)
+        if self._size > self.LARGEST:
+            self._known.clear()
+            self._size = len(key)
+        if len(key) < self.LARGEST:
+            self._known[key] = said
+        return said
 
 
 def _plain(value: Json) -> Json:

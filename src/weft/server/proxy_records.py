@@ -131,6 +131,7 @@ class CallLog:
         self._day: tuple[int, float] = (0, 0.0)
         self._spent: defaultdict[str, float] = defaultdict(float)
         self._saved = 0.0
+        self._is_limited = False
         midnight = time.time() // DAY * DAY
         for call in store.list_calls():
             cost = _money_of(bill_call(call))
@@ -191,6 +192,7 @@ class CallLog:
         if call.counts:
             return ""
         for limit in limits:
+            self._is_limited = True
             spent = self._spent[call.session]
             if limit.per == "day":
                 spent = self._day[1] if self._day[0] == _today() else 0.0
@@ -213,6 +215,8 @@ class CallLog:
             return
         billed = self._bill(call)
         comparison = bill_call(billed)
+        if self._is_limited and not comparison.money:
+            call.fault = call.fault or "no price is known, so no limit holds for it"
         cost = _money_of(comparison)
         self._spent[call.session] += cost
         self._spend_today(cost)
@@ -393,9 +397,9 @@ class ProxySessions:
             self._sessions = RecordedSessions(read)
         return self._sessions
 
-    async def sessions(self) -> list[Json]:
-        """A row for each conversation."""
-        return await self._refresh().sessions()
+    async def sessions(self, search: str = "") -> list[Json]:
+        """A row for each conversation; only those that hold all words of `search`."""
+        return await self._refresh().sessions(search)
 
     async def inspection(self, key: str) -> Inspection:
         """The conversation of that key."""

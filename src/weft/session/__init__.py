@@ -1,6 +1,7 @@
 """The log: events, the session they make, and the state that is their fold."""
 
 from weft.session.event import Actions, Compaction, Event, Scope, Usage, apply_delta, scope_of
+from weft.session.flow import TrustLabel
 from weft.session.log import Session, read_session
 from weft.session.memory import MemoryStore
 from weft.session.store import (
@@ -29,6 +30,7 @@ __all__ = [
     "SessionKey",
     "Store",
     "Transaction",
+    "TrustLabel",
     "Usage",
     "apply_delta",
     "read_session",

@@ -21,6 +21,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Part, Value
 from weft.errors import SessionError
 from weft.late import late_pattern
 from weft.misuse import explain_mistakes
+from weft.session.flow import TrustLabel, flow_of, has_only_flow
 from weft.session.provenance import BranchDelta, Provenance, provenance_in
 from weft.values import Json, JsonObject, encode, require_json
 
@@ -171,12 +172,23 @@ class Event(Value, frozen=True):
         """
         if self.error_code or (self.partial and self.interrupted):
             return True
-        return self.custom_metadata is not None and self.provenance.rejected is not None
+        return self.is_noted and self.provenance.rejected is not None
 
     @property
     def provenance(self) -> Provenance:
         """What Weft keeps on this event. It is read from the metadata each time it is asked for."""
         return provenance_in(self.custom_metadata)
+
+    @property
+    def label(self) -> TrustLabel:
+        """Whose text had influence on this event, recorded when it was stored."""
+        return flow_of(self).label
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether Weft, or somebody else, keeps more with this event than its label."""
+        metadata = self.custom_metadata
+        return metadata is not None and not has_only_flow(metadata)
 
     def is_final_response(self) -> bool:
         """Whether this event ends its agent's turn, as ADK defines it."""
@@ -251,9 +263,11 @@ class State(MutableMapping[str, Json]):
     `state["seen"].append(x)` does what it says. Deleting leaves a tombstone, None.
     """
 
-    __slots__ = ("_base", "_lent", "_written")
+    __slots__ = ("_base", "_lent", "_written", "reads")
 
     def __init__(self, base: Mapping[str, Json] | None = None) -> None:
+        self.reads: set[str] = set()
+        """The keys that somebody looked at, and what else a context showed: `artifact:NAME`."""
         self._base: Mapping[str, Json] = base if base is not None else {}
         self._written: JsonObject = {}
         self._lent: JsonObject = {}
@@ -268,6 +282,7 @@ class State(MutableMapping[str, Json]):
         return self._written
 
     def __getitem__(self, key: str) -> Json:
+        self.reads.add(key)
         if key in self._lent:
             return self._lent[key]
         if key in self._written:
@@ -298,6 +313,7 @@ class State(MutableMapping[str, Json]):
         self._written[key] = None
 
     def __contains__(self, key: object) -> bool:
+        self.reads.add(cast("str", key))
         layer = self._written if key in self._written else self._base
         return layer.get(cast("str", key)) is not None
 
@@ -330,7 +346,7 @@ def hold(event: Event, branch: str, delta: JsonObject) -> Event:
 
 def written_by(event: Event) -> JsonObject:
     """What an event wrote: to the session, on its branch, or for branches to begin with."""
-    if event.custom_metadata is None:  # as most events
+    if event.custom_metadata is None or has_only_flow(event.custom_metadata):  # as most events
         return event.actions.state_delta
     notes = event.provenance
     if not notes.writes:

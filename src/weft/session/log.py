@@ -23,6 +23,7 @@ from weft.session.event import (
     apply_delta,
     without_temp,
 )
+from weft.session.flow import TrustLabel, is_flow, key_labels
 from weft.session.lookback import waiting_in
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, is_json, require_json, require_object
@@ -216,6 +217,10 @@ class Session:
         if invocation_id == (newest.invocation_id if newest is not None else ""):
             return self.state
         return _next_invocation(self.initial, self.state)
+
+    def label(self, key: str) -> TrustLabel:
+        """Whose text had influence on the value of a state key, or on `artifact:NAME`."""
+        return key_labels(self.events, (key,)).of_name(key)
 
     @property
     def waiting(self) -> dict[str, str]:
@@ -471,7 +476,7 @@ def _require_sound(event: Event) -> None:
         if type(delta) is not dict or not is_json(delta):
             require_object(delta, where="actions.stateDelta")
     metadata = event.custom_metadata
-    if metadata and (type(metadata) is not dict or not is_json(metadata)):
+    if metadata and not is_flow(metadata) and not (type(metadata) is dict and is_json(metadata)):
         require_object(metadata, where="customMetadata")
     _require_fields(_OTHERS, _other_fields(event), "")
     # most events do nothing

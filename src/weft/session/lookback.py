@@ -429,7 +429,7 @@ class LogFacts(msgspec.Struct, frozen=True):
                     reaches_back = reshaped = position
             if event.branch:
                 branched = True
-            if event.custom_metadata is not None:
+            if event.is_noted:
                 notes = event.provenance
                 forks = forks_after(forks, notes)
                 if notes.offered is not None:
@@ -447,7 +447,7 @@ class LogFacts(msgspec.Struct, frozen=True):
             # in the order of the log, so that it adds up to the same at once and step by step
             for event in wrote:
                 keys.update(wrote_keys(event))
-                if event.custom_metadata is not None:
+                if event.is_noted:
                     keys.update(gathered_by(event))
                 if None in event.actions.state_delta.values():
                     keys.update(_moved_keys(event, keys))
@@ -656,7 +656,7 @@ def _after(
 ) -> dict[str, _WaitingCall]:
     """The open calls after an event that is not a rewind; `names` is kept up in place."""
     pending: list[str] = []
-    if event.custom_metadata is not None:
+    if event.is_noted:
         notes = event.provenance
         pending, paths = notes.pending or [], notes.undone
         if open and paths:

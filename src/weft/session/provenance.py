@@ -7,6 +7,7 @@ know stay as they are. What Weft keeps on a part is `weft.content.PartProvenance
 import msgspec
 
 from weft.content import KEY, MetadataNotes, notes_in, read_notes
+from weft.session.flow import has_only_flow
 from weft.values import Json, JsonObject
 
 
@@ -202,7 +203,9 @@ NOTHING = Provenance()
 
 def provenance_in(metadata: JsonObject | None) -> Provenance:
     """What Weft keeps in an event's, or a response's, `custom_metadata`."""
-    return NOTHING if metadata is None else read_notes(metadata, Provenance, NOTHING)
+    if metadata is None or has_only_flow(metadata):
+        return NOTHING
+    return read_notes(metadata, Provenance, NOTHING)
 
 
 _RUNTIME_ONLY = ("undone", "joined", "pieces", "effect", "restored")

@@ -18,6 +18,7 @@ from weft.content import Value, untrusted
 from weft.errors import SessionError, describe_kind
 from weft.late import late_pattern
 from weft.session.event import Event, event_from, respelled
+from weft.session.flow import flow_in, mark_imported
 from weft.session.provenance import without_trust
 from weft.values import Json, JsonObject, encode
 
@@ -261,6 +262,9 @@ def _strip_trust(event: Event) -> Event:
         event = replace(event, content=mended)
     if metadata is None:
         return event
+    if flow_in(metadata) is not None:  # a label that somebody else wrote says nothing
+        metadata = mark_imported(metadata)
+        event = replace(event, custom_metadata=metadata)
     marked = without_trust(metadata, by_user=event.author in ("user", ""))
     return event if marked is None else replace(event, custom_metadata=marked)
 

@@ -16,6 +16,7 @@ import msgspec
 
 from weft.content import FunctionCall, FunctionResponse, Part, Value
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS, Event, read_event
+from weft.session.flow import NO_FLOW, TRUSTED, FlowNote, TrustLabel, describe_results, flow_of
 from weft.session.lookback import RESERVED
 from weft.values import JsonObject, has_lone_surrogate, spells
 
@@ -38,6 +39,8 @@ class PlainCall(msgspec.Struct, array_like=True, frozen=True, gc=False):
     name: str
     args: JsonObject
     response: JsonObject
+    returned: TrustLabel = TRUSTED
+    """The label of what it returned."""
 
     @property
     def has_own_id(self) -> bool:
@@ -59,6 +62,8 @@ class Utterance(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The state keys under which an agent stored the text."""
     rewinds: bool = False
     """Whether it takes back what was said before."""
+    label: TrustLabel = TRUSTED
+    """Whose text had influence on the text, or on the calls."""
 
     @property
     def length(self) -> int:
@@ -123,7 +128,7 @@ def unpack_talk(data: bytes) -> Utterances | None:
     return Utterances(listed, events) if form == _FORM else None
 
 
-_FORM = 2
+_FORM = 3
 """The form of packed talk: that of another is not read."""
 
 _packed = msgspec.msgpack.Decoder(tuple[int, int, list[Utterance]])
@@ -160,6 +165,16 @@ class TalkActions(Value, frozen=True):
 _NO_ACTIONS = TalkActions()
 
 
+class _TalkNotes(Value, frozen=True):
+    flow: FlowNote
+
+
+class _TalkMetadata(Value, frozen=True):
+    """Metadata that has nothing but a label."""
+
+    weft: _TalkNotes
+
+
 class TalkEvent(Value, frozen=True):
     """An event with the fields that plain talk has: there is nothing in the others.
 
@@ -179,6 +194,7 @@ class TalkEvent(Value, frozen=True):
     actions: TalkActions = _NO_ACTIONS
     model_version: str | None = None
     node_info: msgspec.Raw = msgspec.Raw()
+    custom_metadata: _TalkMetadata | None = None
 
 
 _decoder = msgspec.json.Decoder(TalkEvent)
@@ -234,7 +250,7 @@ def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
             calls = _pair_calls(event, events[index + 1]) if index + 1 < length else None
             if calls is None:
                 break
-            listed.append(Utterance(author, "", calls))
+            listed.append(Utterance(author, "", calls, label=_flow_of(event).base))
             index += 2
             continue
         text = first.text
@@ -242,21 +258,30 @@ def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
             break
         if not in_short and not _is_only_text(first, text):
             break
+        if event.custom_metadata is not None and _flow_of(event).said is not None:
+            break  # an agent that hides texts is shown its own words
         asks = author == "user" or content.role == "user"
         is_data = event.audience == "internal" and author != "user"
         delta, wrote = event.actions.state_delta, tuple[str, ...]()
         if delta and author != "user":
             wrote = tuple([key for key, value in delta.items() if spells(text, value)])
-        listed.append(Utterance(author, text, (), asks, is_data, wrote))
+        label = _flow_of(event).base if event.custom_metadata is not None else TRUSTED
+        listed.append(Utterance(author, text, (), asks, is_data, wrote, label=label))
         index += 1
     return Utterances(listed, index)
+
+
+def _flow_of(event: Event | TalkEvent) -> FlowNote:
+    if isinstance(event, Event):
+        return flow_of(event)
+    return event.custom_metadata.weft.flow if event.custom_metadata is not None else NO_FLOW
 
 
 def _is_only_said(event: Event | TalkEvent) -> bool:
     """Whether a whole event does nothing that plain talk does not, and is for everybody."""
     if not isinstance(event, Event):
         return True
-    if event.custom_metadata is not None:
+    if event.is_noted:
         notes = event.provenance
         if notes.untrusted is not None or notes.writes:
             return False
@@ -309,6 +334,10 @@ def _pair_calls(
     if len(call_parts) != len(result_parts):
         return None
     paired: list[PlainCall] = []
+    note = _flow_of(answered)
+    if note.results is None:  # it came without a label: nobody vouches for it
+        found = [part.function_response for part in result_parts if part.function_response]
+        note = msgspec.structs.replace(note, results=describe_results(found))
     for index, part in enumerate(call_parts):
         call, answer = part.function_call, result_parts[index]
         result = answer.function_response
@@ -326,7 +355,8 @@ def _pair_calls(
             or name.startswith(RESERVED)
         ):
             return None
-        paired.append(PlainCall(id, name, call.args or {}, result.response or {}))
+        response, returned = result.response or {}, note.of_result(name)
+        paired.append(PlainCall(id, name, call.args or {}, response, returned))
     # two calls with one id must be told apart by a pass, as providers refuse such a request
     if len(paired) > 1 and len({call.id for call in paired}) < len(paired):
         return None
@@ -353,7 +383,7 @@ def _has_only_pairs(event: Event | TalkEvent) -> bool:
     if not isinstance(event, Event):
         return True
     # notes of Weft may change how the event is shown: passes read them
-    if event.custom_metadata is not None or event.long_running_tool_ids:
+    if event.is_noted or event.long_running_tool_ids:
         return False
     if event.finish_reason == PAUSED or not _is_only_said(event):
         return False

@@ -78,15 +78,7 @@ class Memory:
         self, app_name: str, user_id: str, text: str, *, session: str = "", author: str = ""
     ) -> str:
         """Keep a note for a user, and give its id. The same text twice is one note."""
-        text = text.strip() if isinstance(cast("object", text), str) else ""
-        if not text:
-            raise UsageError("there is nothing to remember", where="Memory", hint="pass a text")
-        if len(text) > _LONGEST:
-            raise UsageError(
-                f"a note of {len(text):,} letters is too long",
-                where="Memory",
-                hint=f"keep what matters, in at most {_LONGEST:,}; save the rest as an artifact",
-            )
+        text = check_note(text)
         key = _key(app_name, user_id, f"note-{handle_of(text)}")
         note = Event(
             author=author or "user",
@@ -105,14 +97,11 @@ class Memory:
                 hint="pass result.session of a Runner, or runner.session(...)",
             )
         key = _key(session.app_name, session.user_id, f"session-{session.id}")
-        return await self._add(key, _list_spoken(session))
+        return await self._add(key, list_spoken(session))
 
     async def search(self, app_name: str, user_id: str, query: str) -> list[Content]:
         """What may answer the query, the best first, as contents."""
-        return [
-            Content(parts=(Part(text=one.text),), role="user" if one.author == "user" else "model")
-            for one in await self.find(app_name, user_id, query)
-        ]
+        return spell_memories(await self.find(app_name, user_id, query))
 
     async def find(
         self,
@@ -234,8 +223,30 @@ class Memory:
                 session=key.id,
                 at=event.timestamp,
             )
-            for event in _list_spoken(session)
+            for event in list_spoken(session)
         )
+
+
+def check_note(text: str) -> str:
+    """A note as it is kept, or an error if it cannot be one."""
+    text = text.strip() if isinstance(cast("object", text), str) else ""
+    if not text:
+        raise UsageError("there is nothing to remember", where="Memory", hint="pass a text")
+    if len(text) > _LONGEST:
+        raise UsageError(
+            f"a note of {len(text):,} letters is too long",
+            where="Memory",
+            hint=f"keep what matters, in at most {_LONGEST:,}; save the rest as an artifact",
+        )
+    return text
+
+
+def spell_memories(memories: Sequence[Recollection]) -> list[Content]:
+    """Memories as contents: what the user said, and what was said to them."""
+    return [
+        Content(parts=(Part(text=one.text),), role="user" if one.author == "user" else "model")
+        for one in memories
+    ]
 
 
 def _key(app_name: str, user_id: str, id: str) -> SessionKey:
@@ -245,7 +256,7 @@ def _key(app_name: str, user_id: str, id: str) -> SessionKey:
     return SessionKey(_APP + app_name, user_id, id)
 
 
-def _list_spoken(session: Session) -> list[Event]:
+def list_spoken(session: Session) -> list[Event]:
     """What was said to the user or by them: no draft, no call, nothing that was taken back."""
     hidden = {**hidden_by_rewind(session.events), **hidden_by_undoing(session.events)}
     return [

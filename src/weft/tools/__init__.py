@@ -2,7 +2,8 @@
 
 Small ones are here: notes in the state, the memory of the user, the end of a loop. `python.py` has
 the one that runs code in an interpreter of its own, `cpython.py` the one that runs full Python.
-`mcp.py`, `openapi.py` and `skills.py` have those of servers, of HTTP services and of folders.
+`mcp.py`, `openapi.py` and `skills.py` have those of servers, of HTTP services and of folders, and
+`a2a.py` agents of others.
 """
 
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from weft.declare.policy_parts import Strategy
 from weft.declare.provider_tools import CodeExecution, FileSearch, ProviderTool, WebFetch, WebSearch
 from weft.declare.tool import Tool, tool
 from weft.errors import DeclarationError
+from weft.tools.a2a import A2A
 from weft.tools.cpython import CPythonTool
 from weft.tools.mcp import MCP
 from weft.tools.openapi import OpenAPI
@@ -23,6 +25,7 @@ from weft.tools.skills import AgentsFile, Skills
 from weft.values import Json, JsonObject
 
 __all__ = [
+    "A2A",
     "MCP",
     "AgentsFile",
     "CPythonTool",

@@ -40,7 +40,15 @@ from weft.declare.tool import (
 from weft.diagnostics import Origin, report
 from weft.errors import DeclarationError, describe_kind
 from weft.misuse import explain_mistakes, find_near
-from weft.tools.remote import LARGEST_TOOL, defer_large, drop_repeated, make_name
+from weft.tools.remote import (
+    CONTEXT_PARAMETER,
+    LARGEST_RESULT,
+    LARGEST_TOOL,
+    defer_large,
+    drop_repeated,
+    make_name,
+    tools_known_from,
+)
 from weft.values import Json, JsonObject, compact
 
 if TYPE_CHECKING:
@@ -52,9 +60,6 @@ if TYPE_CHECKING:
     from weft.tools.mcp_connection import Connection, McpAddress
 
 _log = logging.getLogger("weft")
-
-LARGEST_RESULT = 5_000_000
-"""How many characters of a result are taken."""
 
 _WORDS = {
     "command": "server", "url": "server", "tool_filter": "only", "allowed_tools": "only",
@@ -241,23 +246,13 @@ class MCP:
         except ServerError as error:
             if self.required:
                 raise
-            tools = self._known(context)
+            tools = tools_known_from(self.label, context)
             rest = f"with the {len(tools)} tools that it listed before" if tools else "without it"
             problems.append((f"{error}; the run goes on {rest}", "start it"))
         bound = [self._bind(one, address) for one in drop_repeated(tools)]
         origin = Origin("field", f"tools.{self.label}", agent)
         warnings = tuple(report("WEFT307", origin, words, hint) for words, hint in problems)
         return ToolListing(tuple(defer_large(bound, self.defer)), warnings, artifacts)
-
-    def _known(self, context: "ReadonlyContext[object] | None") -> list[Tool]:
-        """The tools of this server that the session was last offered."""
-        if context is None:
-            return []
-        from weft.compiler.tools import offered_in, tools_in
-
-        offered = offered_in(context.events, context.agent_name)
-        known = tools_in(offered) if offered is not None else ()
-        return [one for one in known if one.source[:1] == (self.label,)]
 
     def _declare(self, listed: "types.Tool") -> Tool | None:
         """A tool of the listing, with a name that every provider takes; None if not wanted."""
@@ -320,7 +315,7 @@ class MCP:
         name = tool.source[1] if len(tool.source) > 1 else tool.name
 
         async def call(**kwargs: object) -> object:
-            ctx = cast("ToolContext", kwargs.pop(_CONTEXT))
+            ctx = cast("ToolContext", kwargs.pop(CONTEXT_PARAMETER))
             args = cast("JsonObject", kwargs)
             connection = self._connection(address)
             if name == READ_RESOURCE and tool.name == _resource_tool(self).name:
@@ -337,7 +332,7 @@ class MCP:
         return msgspec.structs.replace(
             tool,
             function=Foreign(tool.name, f"a tool of the MCP server {self.label}", call=call),
-            context_parameter=_CONTEXT,
+            context_parameter=CONTEXT_PARAMETER,
             confirm=self.confirm,
         )
 
@@ -375,9 +370,6 @@ class MCP:
             )
         return texts
 
-
-_CONTEXT = "weft_context"
-"""The parameter under which a call is given its context: no server has such an argument."""
 
 READ_RESOURCE = "resources/read"
 

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -11,11 +11,20 @@ from weft.declare.tool import NAME, Effect, Tool
 from weft.tokens import counter_for
 from weft.values import JsonObject, compact
 
+if TYPE_CHECKING:
+    from weft.compiler import ReadonlyContext
+
 DEFER_FROM = 10_000
 """How many tokens the tools of a server may take before they are found by searching."""
 
 LARGEST_TOOL = 100_000
 """How many characters the declaration of one tool may have."""
+
+LARGEST_RESULT = 5_000_000
+"""How many characters of a result are taken."""
+
+CONTEXT_PARAMETER = "weft_context"
+"""The parameter under which a call is given its context: no server has such an argument."""
 
 
 def make_name(name: str) -> str:
@@ -26,6 +35,17 @@ def make_name(name: str) -> str:
     plain = plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
     mark = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=3).hexdigest()
     return f"{plain[:57]}_{mark}"
+
+
+def tools_known_from(server: str, context: "ReadonlyContext[object] | None") -> list[Tool]:
+    """The tools of a server that the session was last offered, while it cannot be asked."""
+    if context is None:
+        return []
+    from weft.compiler.tools import offered_in, tools_in  # it loads much
+
+    offered = offered_in(context.events, context.agent_name)
+    known = tools_in(offered) if offered is not None else ()
+    return [one for one in known if one.source[:1] == (server,)]
 
 
 def drop_repeated(tools: Iterable[Tool]) -> list[Tool]:

@@ -42,7 +42,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
         "/v1/messages?beta=true",
         {
             "max_tokens": 9,
-            "model": "claude-sonnet-4-5",
+            "model": "claude-sonnet-5",
             "messages": [
                 {"role": "user", "content": [{"type": "text", "text": "hi", "unknown": None}]}
             ],
@@ -50,7 +50,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     ),
     "count": (
         "/v1/messages/count_tokens",
-        {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "hi"}]},
+        {"model": "claude-sonnet-5", "messages": [{"role": "user", "content": "hi"}]},
     ),
     "gemini": (
         "/v1beta/models/gemini-3-flash:generateContent?key=AIza-hidden",
@@ -138,7 +138,7 @@ def test_large_results_are_compacted_and_the_rest_stays() -> None:
         assert sent["messages"][:2] == request["messages"][:2]
         assert sent["odd"] == [1.0]
         assert [tool["function"]["name"] for tool in sent["tools"]] == ["recall"]
-        assert proxy.lines[0].tokens < proxy.lines[0].tokens_before / 2
+        assert proxy.line(0).tokens < proxy.line(0).tokens_before / 2
 
 
 def _hostile_bodies() -> list[tuple[str, bytes, dict[str, str]]]:
@@ -160,20 +160,16 @@ def _hostile_bodies() -> list[tuple[str, bytes, dict[str, str]]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "body", "headers"), _hostile_bodies(), ids=lambda one: str(one)[:16]
-)
-def test_what_cannot_be_read_goes_on_as_it_came(
-    name: str, body: bytes, headers: dict[str, str]
-) -> None:
+def test_what_cannot_be_read_goes_on_as_it_came() -> None:
     with proxying(lambda *_: Reply(b"no", 400)) as proxy, httpx2.Client() as client:
-        for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses"):
-            answer = client.post(proxy.url + path, content=body, headers=headers)
-            assert (answer.status_code, answer.content) == (400, b"no")
-            assert proxy.upstream.seen[-1].body == body
-            assert proxy.upstream.seen[-1].headers.get("content-encoding") == headers.get(
-                "content-encoding"
-            )
+        for name, body, headers in _hostile_bodies():
+            for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses"):
+                answer = client.post(proxy.url + path, content=body, headers=headers)
+                assert (answer.status_code, answer.content) == (400, b"no"), name
+                seen = proxy.upstream.seen[-1]
+                assert seen.body == body, name
+                packing = headers.get("content-encoding")
+                assert seen.headers.get("content-encoding") == packing, name
 
 
 def test_fifty_megabytes_and_chunks_go_through() -> None:
@@ -202,7 +198,7 @@ def test_a_packed_answer_comes_packed_and_is_counted() -> None:
             with client.stream("POST", proxy.url + path, json=request) as response:
                 assert b"".join(response.iter_raw()) == packed
         assert proxy.upstream.seen[0].headers["accept-encoding"] == "gzip"
-        assert proxy.lines[0].cost > 0
+        assert proxy.line(0).cost > 0
 
 
 def test_errors_of_the_provider_come_as_they_are() -> None:
@@ -258,7 +254,7 @@ def test_a_fault_of_ours_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         assert answer.json() == {"fine": 1}
         assert proxy.upstream.seen[0].json == _with_result("")
         assert proxy.faults == {"compact": 1}
-        assert proxy.lines[0].fault == "compact: RuntimeError"
+        assert proxy.line(0).fault == "compact: RuntimeError"
     with proxying(lambda *_: Reply(b'{"fine":1}'), strict=True) as proxy, httpx2.Client() as client:
         answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
         assert (answer.status_code, len(proxy.upstream.seen)) == (500, 0)
@@ -319,18 +315,18 @@ def test_keys_are_neither_stored_nor_shown(
     folder = tmp_path / "recorded"
     proxied = proxying(lambda *_: Reply(b"{}"), path=tmp_path / "p.db", record=folder)
     with caplog.at_level("DEBUG"), httpx2.Client() as client, proxied as proxy:
-        headers = {"authorization": "Bearer sk-one-secret", "x-api-key": "sk-two-secret"}
+        headers = {"authorization": "Bearer sk-one-hidden", "x-api-key": "sk-two-hidden"}
         for path, request in REQUESTS.values():
             mark = "&" if "?" in path else "?"
-            client.post(f"{proxy.url}{path}{mark}key=AIza-secret", json=request, headers=headers)
-            assert proxy.upstream.seen[-1].headers["x-api-key"] == "sk-two-secret"
+            client.post(f"{proxy.url}{path}{mark}key=AIza-hidden", json=request, headers=headers)
+            assert proxy.upstream.seen[-1].headers["x-api-key"] == "sk-two-hidden"
     kept = b"".join(one.read_bytes() for one in tmp_path.rglob("*") if one.is_file())
     own = [one for one in caplog.records if not one.name.startswith(("httpx2", "httpcore2"))]
     shown = (
         " ".join(one.getMessage() for one in own).encode() + "".join(capsys.readouterr()).encode()
     )
     assert kept
-    assert b"secret" not in kept + shown
+    assert b"hidden" not in kept + shown
 
 
 def test_pages_of_others_and_other_names_are_refused() -> None:

@@ -135,6 +135,13 @@ class Proxied:
     application: ProxyApplication
     lines: list[CallLine]
 
+    def line(self, number: int) -> CallLine:
+        """A line of the terminal, which comes a moment after the answer."""
+        until = time.monotonic() + 60
+        while len(self.lines) <= number and time.monotonic() < until:
+            time.sleep(0.005)
+        return self.lines[number]
+
     @property
     def faults(self) -> dict[str, int]:
         return dict(self.application.exchanges.faults)

@@ -31,6 +31,11 @@ from weft.checker.rules.requests import (
     volatile_first,
     withheld_result,
 )
+from weft.checker.rules.trust import (
+    source_of_nothing,
+    undeclared_sink,
+    untrusted_reaches_sink,
+)
 from weft.checker.rules.variables import (
     dead_key,
     misspelt_drop,
@@ -72,6 +77,9 @@ RULES = (
     withheld_result,
     label_on_nothing,
     clearance_for_nothing,
+    source_of_nothing,
+    untrusted_reaches_sink,
+    undeclared_sink,
     too_long,
     refused_by_provider,
     volatile_first,

@@ -1,7 +1,7 @@
-"""google-adk: look at its agents with Weft, and compile its requests.
+"""google-adk: look at its agents with Weft, and make its requests cheaper.
 
 `from_adk` makes an Agent or a flow of an agent tree, `check_adk` says what is wrong with it, and
-`WeftPlugin` compiles every request of a google-adk Runner. Nothing here imports google-adk but
+`WeftPlugin` makes every request of a google-adk Runner cheaper. Nothing here imports google-adk but
 the plugin, when it is made.
 """
 

@@ -1,0 +1,199 @@
+"""What `weft proxy` takes: CPU of a call, of the first byte of a stream, and memory of many.
+
+    python bench/proxy.py
+
+A request of 100,000 tokens whose conversation has grown call by call; the first byte from the
+moment that the provider's came to the moment that the client's is written; and 200 streams at
+once through one process, whose memory is read at its peak.
+"""
+
+import asyncio
+import json
+import random
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx2
+import msgspec
+
+from weft.compaction.compact import compact, forget
+from weft.declare.words import policy_from
+from weft.models.routing import find_target
+from weft.server import proxy
+from weft.server.proxy import Exchanges, PolicyRule, ProxySettings
+from weft.server.proxy_records import CallLog
+from weft.server.proxy_store import ProxyStore
+
+STEPS, MORE, STREAMS = 110, 20, 200
+
+WORDS = ("alpha", "beta", "worker", "finished", "error", "path", "line", "value", "token")
+
+
+def make_requests() -> list[bytes]:
+    """The requests of a long run, each with one step more."""
+    chance = random.Random(1)
+
+    def text(length: int) -> str:
+        return " ".join(f"{chance.choice(WORDS)}{chance.randrange(999)}" for _ in range(length))
+
+    messages: list[object] = [{"role": "user", "content": "Fix it."}]
+    requests: list[bytes] = []
+    for step in range(STEPS + MORE):
+        use = {"type": "tool_use", "id": f"c{step}", "name": "read", "input": {"n": step}}
+        result = {"type": "tool_result", "tool_use_id": f"c{step}", "content": text(260)}
+        messages += [
+            {"role": "assistant", "content": [{"type": "text", "text": text(20)}, use]},
+            {"role": "user", "content": [result]},
+        ]
+        tools = [{"name": "read", "input_schema": {"type": "object"}}]
+        request = {"model": "claude-sonnet-5", "max_tokens": 9, "tools": tools}
+        requests.append(json.dumps({**request, "messages": messages}).encode())
+    return requests
+
+
+def measure_calls(spelled: str) -> None:
+    """CPU of a call, of `weft.compact` alone, and of parsing alone."""
+    requests = make_requests()
+    policy = policy_from(spelled)
+    log = CallLog(ProxyStore())
+    exchanges = Exchanges(ProxySettings((PolicyRule(policy),)), log)
+    target = find_target("/v1/messages", "", {}, {})
+    parse: list[float] = []
+    alone: list[float] = []
+    whole: list[float] = []
+    forget()
+    for number, raw in enumerate(requests):
+        begun = time.process_time()
+        msgspec.json.decode(raw)
+        parsed = time.process_time()
+        prepared = exchanges._prepare(raw, target, {})
+        done = time.process_time()
+        if number >= STEPS:
+            parse.append(parsed - begun)
+            whole.append(done - parsed)
+    forget()
+    for number, raw in enumerate(requests):
+        begun = time.process_time()
+        compact(raw, policy, dialect="anthropic")
+        if number >= STEPS:
+            alone.append(time.process_time() - begun)
+    assert prepared.compacted is not None
+    tokens = prepared.compacted.tokens_before
+    beyond, own = (
+        1000 * (statistics.median(whole) - statistics.median(one)) for one in (parse, alone)
+    )
+    print(f"{spelled}: {tokens:,} tokens, {beyond:.2f} ms beyond parsing, {own:.2f} ms of it ours")
+
+
+EVENT = b'data: {"id":"a","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
+
+
+async def answer(scope: dict[str, object], receive: object, send: object) -> None:
+    """A provider that streams slowly, so that many streams are open at once."""
+    if scope["type"] != "http":
+        return
+    begin = {"type": "http.response.start", "status": 200,
+             "headers": [(b"content-type", b"text/event-stream")]}  # fmt: skip
+    await send(begin)  # type: ignore[operator]
+    for at in range(20):
+        await send({"type": "http.response.body", "body": EVENT, "more_body": True})  # type: ignore[operator]
+        await asyncio.sleep(0.5 if at else 0.0)
+    end = b'data: {"id":"a","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    await send({"type": "http.response.body", "body": end + b"data: [DONE]\n\n"})  # type: ignore[operator]
+
+
+def serve() -> None:
+    """The provider, in a process of its own."""
+    import uvicorn
+
+    uvicorn.run(answer, port=int(sys.argv[2]), log_level="critical")  # type: ignore[arg-type]
+
+
+async def open_streams(url: str, count: int) -> int:
+    """Read this many streams at once; how many ended well."""
+    limits = httpx2.Limits(max_connections=count)
+    messages = [{"role": "user", "content": "word " * 4000}]
+
+    async def read(client: httpx2.AsyncClient, number: int) -> bool:
+        body = {"model": "gpt-5", "stream": True, "user": str(number), "messages": messages}
+        async with client.stream("POST", f"{url}/v1/chat/completions", json=body) as reply:
+            text = b"".join([piece async for piece in reply.aiter_raw()])
+        return text.endswith(b"[DONE]\n\n")
+
+    async with httpx2.AsyncClient(timeout=120, limits=limits) as client:
+        return sum(await asyncio.gather(*(read(client, number) for number in range(count))))
+
+
+def measure_streams() -> None:
+    """Memory of a process through which many streams go."""
+    port = random.randrange(20_000, 60_000)
+    provider = subprocess.Popen([sys.executable, __file__, "serve", str(port)])
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "weft", "proxy", "--port", "0"]
+        command += ["--upstream", f"openai=http://127.0.0.1:{port}/v1"]
+        running = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert running.stdout is not None
+        url = running.stdout.readline().partition("/weft/")[0]
+        try:
+            well = asyncio.run(open_streams(url, STREAMS))
+            status = Path(f"/proc/{running.pid}/status").read_text()
+            peak = int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
+        finally:
+            running.terminate()
+            running.wait()
+            provider.terminate()
+            provider.wait()
+    print(f"{well} of {STREAMS} streams at once, {peak:.0f} MB at the peak")
+
+
+def measure_first_byte() -> None:
+    """CPU from the first byte that came to the first that is written, on the loop's thread."""
+    came: list[float] = []
+    taken: list[float] = []
+    pieces, send = proxy._pieces, proxy._Relay.send_piece
+
+    async def noting(reply: httpx2.Response) -> AsyncGenerator[bytes, None]:
+        first = True
+        async for piece in pieces(reply):
+            if first:
+                came.append(time.thread_time())
+                first = False
+            yield piece
+
+    async def sending(relay: "proxy._Relay", piece: bytes) -> None:
+        await send(relay, piece)
+        if len(taken) < len(came):
+            taken.append(time.thread_time() - came[-1])
+
+    proxy._pieces, proxy._Relay.send_piece = noting, sending  # type: ignore[assignment,method-assign]
+    from tests.server.proxy.talks import ANTHROPIC
+    from tests.server.proxy.upstream import proxying
+
+    reply = ANTHROPIC.answer(ANTHROPIC.piece("text", "t", "Hi."), stream=True)
+    reply.body = b"".join(reply.body).split(b"|")  # one piece
+    with proxying(lambda *_: reply, "C.default().compact()") as running, httpx2.Client() as client:
+        for _ in range(40):
+            client.post(running.url + ANTHROPIC.path, json=ANTHROPIC.request(stream=True))
+    print(f"first byte: {1000 * statistics.median(taken):.2f} ms CPU, {len(taken)} streams")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        serve()
+    else:
+        sys.path.insert(0, str(Path(__file__).parents[1]))
+        for spelled in ("C.default()", "C.auto()"):
+            measure_calls(spelled)
+        measure_first_byte()
+        measure_streams()
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"({own:.0f} MB here)")

@@ -1,0 +1,262 @@
+"""`weft proxy`: requests of any agent to its provider, made cheaper; its receipt and its report."""
+
+import os
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.cli.inspect import read_redactions
+from weft.cli.options import CommandOptions
+from weft.cli.printing import print_json
+from weft.cli.serve import is_loopback, listening_hosts, run_application
+from weft.declare.words import policy_from
+from weft.errors import UsageError
+from weft.models.routing import client_variables, read_upstreams
+from weft.models.services import SERVICES
+from weft.values import Json
+
+if TYPE_CHECKING:
+    from weft.server.proxy_store import ProxyStore
+
+RECEIPT = "receipt"
+
+CONFIG = Path("weft.toml")
+
+
+class RuleTable(msgspec.Struct, forbid_unknown_fields=True):
+    """`[[proxy.rules]]`: the policy of some models or paths."""
+
+    policy: str
+    model: str = "*"
+    path: str = "*"
+
+
+class ProxyTable(msgspec.Struct, forbid_unknown_fields=True):
+    """`[proxy]` in a weft.toml. What the command line says comes first."""
+
+    policy: str = "C.auto()"
+    rules: list[RuleTable] = []
+    upstream: dict[str, str] = {}
+    limit: list[str] = []
+    redact: list[str] = []
+    record: str = ""
+    strict: bool = False
+
+
+def read_table(path: Path | None) -> ProxyTable:
+    """The table of a file; of the usual file, where there is one and no other is named."""
+    chosen = path or (CONFIG if CONFIG.is_file() else None)
+    if chosen is None:
+        return ProxyTable()
+    try:
+        tables = tomllib.loads(chosen.read_text("utf-8"))
+        return msgspec.convert(tables.get("proxy", {}), ProxyTable)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"it cannot be read: {reason}",
+            where=str(chosen),
+            hint='write [proxy] with policy = "C.auto()", or [[proxy.rules]] with a model',
+        ) from None
+
+
+def proxy_command(options: CommandOptions) -> int:
+    """Pass requests on until Ctrl-C, or as long as a command runs, whose exit code it has."""
+    if options.report:
+        return _print_report(options)
+    words = options.listed or []
+    if words == [RECEIPT]:
+        return _print_receipt(options)
+    try:
+        from weft.server.access import Tokens
+        from weft.server.proxy import PolicyRule, ProxyApplication, ProxySettings
+        from weft.server.proxy_records import CallLine, CallLog, read_limit
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the proxy needs {error.name}", where="proxy", hint='pip install "weft[serve]"'
+        ) from None
+    table = read_table(options.config)
+    if not is_loopback(options.host) and options.tokens is None:
+        raise UsageError(
+            f"{options.host} can be reached from other machines, and nothing says who may ask",
+            where="--host",
+            hint="add --tokens FILE (a line user=token each); clients send it as X-Weft-Token",
+        )
+    rules = [_read_rule(text) for text in options.policies or ()]
+    rules += [(one.policy, one.model, one.path) for one in table.rules]
+    settings = ProxySettings(
+        tuple(
+            PolicyRule(policy_from(policy), model, path)
+            for policy, model, path in (*rules, (table.policy, "*", "*"))
+        ),
+        read_upstreams(_read_upstreams(table, options)),
+        strict=options.strict or table.strict,
+        redact=read_redactions([*(options.redact or ()), *table.redact]),
+        limits=tuple(map(read_limit, (*(options.spend or ()), *table.limit))),
+    )
+    if options.record is not None and options.no_record:
+        raise UsageError(
+            "--record and --no-record are given", where="--record", hint="leave one of them out"
+        )
+    folder = options.record or (Path(table.record) if table.record else None)
+
+    def show(line: CallLine) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    log = CallLog(
+        _open_file(options),
+        folder=None if options.no_record else folder,
+        records=not options.no_record,
+        # a command has the terminal to itself
+        show=None if words else show,
+    )
+    application = ProxyApplication(
+        settings,
+        log,
+        tokens=Tokens.read(options.tokens) if options.tokens is not None else None,
+        hosts=listening_hosts(options),
+    )
+    beside = _Beside(words)
+    run_application(application, options, what="a proxy", ready=beside.start if words else None)
+    return beside.code
+
+
+def _read_rule(text: str) -> tuple[str, str, str]:
+    """`POLICY`, `MODEL=POLICY` or `/PATH=POLICY`."""
+    pattern, sign, policy = text.partition("=")
+    if not sign or "(" in pattern:
+        return text, "*", "*"
+    return (policy, "*", pattern) if pattern.startswith("/") else (policy, pattern, "*")
+
+
+def _read_upstreams(table: ProxyTable, options: CommandOptions) -> dict[str, str]:
+    named = {**table.upstream}
+    for text in options.upstream or ():
+        name, sign, url = text.partition("=")
+        if not sign:
+            raise UsageError(
+                f"`{text}` names no service",
+                where="--upstream",
+                hint="write anthropic=https://host, or openai=https://host/v1",
+            )
+        named[name] = url
+    for name, url in named.items():
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(
+                f"the address of {name} must begin with http:// or https://", where="--upstream"
+            )
+    own = {f"{host}:{options.port}" for host in (options.host, "localhost", "127.0.0.1")}
+    services = [SERVICES[name] for name in SERVICES if name not in named]
+    places = {**named, **{one.name: one.address() for one in services}}
+    for name, url in places.items():
+        if url.partition("://")[2].partition("/")[0] in own:
+            raise UsageError(
+                f"{name} is at the proxy's own address, which would ask itself",
+                where="proxy",
+                hint=f"name the provider's: --upstream {name}=https://host; or another --port",
+            )
+    return named
+
+
+def _open_file(options: CommandOptions) -> "ProxyStore":
+    from weft.server.proxy_store import ProxyStore
+
+    address = options.address
+    if address == "memory://":
+        return ProxyStore()
+    if not address.startswith("sqlite:///"):
+        raise UsageError(
+            "the proxy keeps its recalls in a SQLite file",
+            where="--store",
+            hint="write sqlite:///FILE, or memory:// to forget them at the end",
+        )
+    return ProxyStore(Path(address.removeprefix("sqlite:///")))
+
+
+class _Beside:
+    """A command that runs as long as the proxy, with the variables that lead its clients here."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self.code = 0
+
+    def start(self, url: str, stop: Callable[[], None]) -> None:
+        """Start it; when it ends, so does the proxy."""
+        threading.Thread(target=self._run, args=(url, stop), daemon=True).start()
+
+    def _run(self, url: str, stop: Callable[[], None]) -> None:
+        try:
+            environment = {**os.environ, **client_variables(url)}
+            code = subprocess.run([*self._command], env=environment).returncode
+            # a shell says so too of a process that a signal ended
+            self.code = 128 - code if code < 0 else code
+        except OSError as error:
+            print(f"weft: {self._command[0]}: {error.strerror}", file=sys.stderr)
+            self.code = 127 if isinstance(error, FileNotFoundError) else 126
+        finally:
+            stop()
+
+
+def _print_receipt(options: CommandOptions) -> int:
+    """What was promised, and what the providers billed, by session and in all."""
+    from weft.server.proxy_records import count_saved, receipts_of
+
+    calls = _open_file(options).list_calls()
+    receipts = [one for one in receipts_of(calls) if options.session in (None, one.session)]
+    if options.session is not None and not receipts:
+        raise UsageError(f"there is no session `{options.session}`", where="--session")
+    before, now = count_saved(one for one in calls if options.session in (None, one.session))
+    if options.as_json:
+        listed: list[Json] = [one.to_json() for one in receipts]
+        print_json({"sessions": listed, "as_it_came": before, "as_it_went": now})
+        return 0
+    for receipt in receipts:
+        print(f"{receipt.to_text()}\n")
+    if not calls:
+        print("no call went through yet")
+        return 0
+    billed = sum(one.total for one in receipts if one.money)
+    saved = 1 - now / before if before else 0.0
+    print(f"calls: {len(calls)}, sessions: {len(receipts)}, billed in all: ${billed:.4f}")
+    print(f"requests as they went: {saved:.1%} cheaper than as they came, by the price list")
+    return 0
+
+
+def _print_report(options: CommandOptions) -> int:
+    """Requests that a provider refused only as we sent them, without their words."""
+    pairs = _open_file(options).list_refused()
+    print_json(
+        [
+            {
+                "dialect": pair.dialect,
+                "original": _mask(pair.original, ""),
+                "sent": _mask(pair.sent, ""),
+                "answer": _mask_text(pair.answer, ""),
+            }
+            for pair in pairs
+        ]
+    )
+    return 0
+
+
+_SHOWN = frozenset(("role", "type", "model", "stop_reason", "finish_reason", "dialect"))
+"""Fields whose texts say how a request is built, and nothing else."""
+
+
+def _mask(value: Json, key: str) -> Json:
+    """A value with the shape that it has, and none of its words."""
+    if isinstance(value, dict):
+        return {name: _mask(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_mask(one, key) for one in value]
+    return _mask_text(value, key) if isinstance(value, str) else value
+
+
+def _mask_text(text: str, key: str) -> str:
+    return text if key in _SHOWN and len(text) < 60 else f"[{len(text)} letters]"

@@ -1,0 +1,97 @@
+"""`weft proxy`: the command with it, its settings, its receipt and its report."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run import weft
+from tests.server.proxy.talks import CHAT
+from tests.server.proxy.upstream import Upstream, listening
+from weft.cli.proxy import read_table
+from weft.errors import UsageError
+from weft.models.routing import find_target, read_upstreams
+from weft.server.proxy_store import BilledCall, ProxyStore, RefusedPair
+
+AGENT = """
+import json, os, sys, urllib.request
+body = json.dumps({"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}).encode()
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+with urllib.request.urlopen(urllib.request.Request(url, body)) as answer:
+    print(json.load(answer)["choices"][0]["message"]["content"])
+names = "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"
+print(all(os.environ[name].startswith("http://127.0.0.1:") for name in names))
+sys.exit(7)
+"""
+
+
+def test_a_command_is_led_to_the_proxy_and_its_exit_code_passed_on(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    upstream = Upstream(lambda *_: CHAT.answer("Hello."))
+    with listening(upstream) as address:
+        (tmp_path / "weft.toml").write_text(f'[proxy]\nupstream = {{openai = "{address}/v1"}}\n')
+        done = weft(tmp_path, "proxy", "--port", "0", "--", sys.executable, "agent.py")
+    assert done.returncode == 7
+    assert done.stdout.splitlines()[1:] == ["Hello.", "True"]
+    assert upstream.seen[0].path == "/v1/chat/completions"
+    receipt = weft(tmp_path, "proxy", "receipt")
+    assert "calls: 1, sessions: 1, billed in all: $0.0002" in receipt.stdout
+    assert weft(tmp_path, "proxy", "--port", "0", "--", "no-such-command").returncode == 127
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--host", "0.0.0.0"], "--tokens FILE"),
+        (["--policy", "C.nonsense()"], "there is no `nonsense`"),
+        (["--limit", "five"], "write 5USD/day"),
+        (["--redact", "emial"], "email"),
+        (["--upstream", "openai"], "names no service"),
+        (["--upstream", "openai=host"], "must begin with http"),
+        (["--upstream", "openai=http://localhost:8787/v1"], "would ask itself"),
+        (["--record", "x", "--no-record"], "leave one of them out"),
+        (["--store", "postgresql://x"], "sqlite:///FILE"),
+        (["--config", "none.toml"], "it cannot be read"),
+    ],
+)
+def test_bad_settings_are_refused(tmp_path: Path, options: list[str], words: str) -> None:
+    done = weft(tmp_path, "proxy", *options)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_table_with_an_unknown_word_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "weft.toml"
+    file.write_text('[proxy]\npolicies = "C.auto()"\n')
+    with pytest.raises(UsageError, match="policies"):
+        read_table(file)
+    file.write_text('[mcp.git]\ncommand = "x"\n')
+    assert read_table(file).policy == "C.auto()"
+
+
+def test_a_report_has_the_shape_of_what_was_refused_and_no_word_of_it(tmp_path: Path) -> None:
+    store = ProxyStore(tmp_path / "weft-proxy.db")
+    said = {"role": "user", "content": "my secret plan", "n": 3}
+    store.add_refused(RefusedPair("openai-chat", {"messages": [said]}, None, "secret answer"))
+    store.add_call(BilledCall("s", 1, 1.0, "openai-chat", "gpt-5"))
+    store.close()
+    done = weft(tmp_path, "proxy", "--report")
+    assert '"role": "user"' in done.stdout
+    assert "[14 letters]" in done.stdout
+    assert "secret" not in done.stdout
+    assert "1 call without a bill" in weft(tmp_path, "proxy", "receipt").stdout
+
+
+def test_a_path_tells_where_a_request_goes() -> None:
+    def url(path: str, query: str = "", **headers: str) -> str:
+        sent = {name.replace("_", "-").encode(): b"x" for name in headers}
+        own = read_upstreams({"mine": "https://gate.example/api/v1?key=k"})
+        return find_target(path, query, sent, own).url(query)
+
+    assert url("/v1/chat/completions") == "https://api.openai.com/v1/chat/completions"
+    assert url("/v1/messages", "beta=true") == "https://api.anthropic.com/v1/messages?beta=true"
+    assert url("/v1/models", x_api_key="k") == "https://api.anthropic.com/v1/models"
+    assert url("/v1beta/models").startswith("https://generativelanguage.googleapis.com/v1beta/")
+    assert url("/groq/v1/chat/completions") == "https://api.groq.com/openai/v1/chat/completions"
+    assert url("/mine/v1/responses", "a=1") == "https://gate.example/api/v1/responses?key=k&a=1"

@@ -1,0 +1,318 @@
+"""One talk with calls, as agents' programs and tracing platforms keep it."""
+
+import json
+from collections.abc import Callable
+
+from tests.recordings.test_calls import Said
+from weft.values import Json, JsonObject
+
+TIME = "2026-01-01T10:00:00Z"
+MODEL = "gpt-4o"
+
+
+def call(said: Said) -> JsonObject:
+    function = {"name": "look", "arguments": json.dumps({"q": said.text})}
+    return {"id": said.id, "type": "function", "function": function}
+
+
+def chat(said: Said) -> JsonObject:
+    if said.who == "call":
+        return {"role": "assistant", "content": None, "tool_calls": [call(said)]}
+    if said.who == "result":
+        return {"role": "tool", "tool_call_id": said.id, "content": said.text}
+    return {"role": "user" if said.who == "user" else "assistant", "content": said.text}
+
+
+def gemini_cli(talk: list[Said]) -> JsonObject:
+    messages: list[Json] = []
+    for at, one in enumerate(talk):
+        if one.who == "call":
+            response = {"id": one.id, "name": "look", "response": {"output": talk[at + 1].text}}
+            used = {"id": one.id, "name": "look", "args": {"q": one.text},
+                    "result": [{"functionResponse": response}]}  # fmt: skip
+            messages.append({"type": "gemini", "content": "", "toolCalls": [used]})
+        elif one.who != "result":
+            kind = "user" if one.who == "user" else "gemini"
+            messages.append({"type": kind, "content": [{"text": one.text}]})
+    return {"sessionId": "s", "messages": messages}
+
+
+def copilot(talk: list[Said]) -> list[Json]:
+    rows: list[Json] = []
+    for at, one in enumerate(talk):
+        data: JsonObject = {"content": one.text}
+        kind = "user.message"
+        if one.who == "call":
+            kind, arguments = "assistant.message", {"q": one.text}
+            used = {"toolCallId": one.id, "name": "look", "arguments": arguments}
+            data = {"apiCallId": f"a{at}", "content": "", "toolRequests": [used]}
+        elif one.who == "result":
+            kind = "tool.execution_complete"
+            data = {"toolCallId": one.id, "success": True, "result": {"content": one.text}}
+        elif one.who != "user":
+            kind, data = "assistant.message", {"apiCallId": f"a{at}", "content": one.text}
+        rows.append(
+            {"type": kind, "data": data, "id": str(at), "timestamp": TIME, "parentId": None}
+        )
+    return rows
+
+
+def pi(talk: list[Said]) -> list[Json]:
+    rows: list[Json] = [{"type": "session", "version": 3, "id": "s", "cwd": "x", "timestamp": TIME}]
+    for at, one in enumerate(talk):
+        text = {"type": "text", "text": one.text}
+        message: JsonObject = {"role": "user", "content": [text]}
+        if one.who == "call":
+            used = {"type": "toolCall", "id": one.id, "name": "look", "arguments": {"q": one.text}}
+            message = {"role": "assistant", "content": [used], "model": MODEL}
+        elif one.who == "result":
+            message = {"role": "toolResult", "toolCallId": one.id, "toolName": "look",
+                       "content": [text], "isError": False}  # fmt: skip
+        elif one.who != "user":
+            message = {"role": "assistant", "content": [text], "model": MODEL}
+        rows.append({"type": "message", "id": f"m{at}", "parentId": f"m{at - 1}" if at else None,
+                     "timestamp": TIME, "message": message})  # fmt: skip
+    left = {"role": "user", "content": [{"type": "text", "text": "a branch that was left"}]}
+    rows.insert(2, {"type": "message", "id": "x", "parentId": "m0", "message": left})
+    return rows
+
+
+def atif(talk: list[Said]) -> JsonObject:
+    steps: list[Json] = []
+    for at, one in enumerate(talk):
+        if one.who == "call":
+            used = {"tool_call_id": one.id, "function_name": "look", "arguments": {"q": one.text}}
+            seen = {"results": [{"source_call_id": one.id, "content": talk[at + 1].text}]}
+            steps.append({"source": "agent", "message": "", "tool_calls": [used],
+                          "observation": seen})  # fmt: skip
+        elif one.who != "result":
+            source = "user" if one.who == "user" else "agent"
+            steps.append({"source": source, "message": one.text})
+    return {"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"model_name": MODEL},
+            "steps": steps}  # fmt: skip
+
+
+def swe_agent(talk: list[Said]) -> JsonObject:
+    history = [
+        {**chat(one), "tool_call_ids": [one.id]} if one.who == "result" else chat(one)
+        for one in talk
+    ]
+    for one in history:
+        one.pop("tool_call_id", None)
+    steps = [{"action": "x", "observation": "y", "response": "z"}]
+    return {"trajectory": steps, "history": history, "info": {}}
+
+
+def openhands(talk: list[Said]) -> JsonObject:
+    history: list[Json] = []
+    for at, one in enumerate(talk):
+        if one.who == "call":
+            choice = {"message": chat(one), "finish_reason": "stop", "index": 0}
+            response = {"id": f"r{at}", "model": MODEL, "choices": [choice]}
+            made = {"tool_call_id": one.id, "model_response": response}
+            history.append({"source": "agent", "action": "run", "tool_call_metadata": made})
+            history.append({"source": "agent", "observation": "run", "content": talk[at + 1].text,
+                            "tool_call_metadata": made})  # fmt: skip
+        elif one.who != "result":
+            source = "user" if one.who == "user" else "agent"
+            history.append({"source": source, "action": "message", "args": {"content": one.text}})
+    return {"instance_id": "i", "history": history}
+
+
+def inspect_ai(talk: list[Said]) -> JsonObject:
+    messages: list[Json] = []
+    for one in talk:
+        message = chat(one)
+        if one.who == "call":
+            used = {"id": one.id, "function": "look", "arguments": {"q": one.text}}
+            message = {"role": "assistant", "content": "", "tool_calls": [used]}
+        messages.append(message)
+    sample = {"id": 1, "epoch": 1, "messages": messages}
+    return {"version": 2, "eval": {"model": MODEL}, "samples": [sample]}
+
+
+def autogen(talk: list[Said]) -> JsonObject:
+    messages: list[Json] = []
+    for one in talk:
+        if one.who == "call":
+            used = {"id": one.id, "name": "look", "arguments": json.dumps({"q": one.text})}
+            messages.append({"type": "ToolCallRequestEvent", "source": "a", "content": [used]})
+        elif one.who == "result":
+            came = {"call_id": one.id, "name": "look", "content": one.text, "is_error": False}
+            messages.append({"type": "ToolCallExecutionEvent", "source": "a", "content": [came]})
+        else:
+            source = "user" if one.who == "user" else "a"
+            messages.append({"type": "TextMessage", "source": source, "content": one.text})
+    return {"messages": messages, "stop_reason": None}
+
+
+def agent_framework(talk: list[Said]) -> JsonObject:
+    messages: list[Json] = []
+    for one in talk:
+        piece: JsonObject = {"type": "text", "text": one.text}
+        role = "user" if one.who == "user" else "assistant"
+        if one.who == "call":
+            arguments = json.dumps({"q": one.text})
+            piece = {"type": "function_call", "call_id": one.id, "name": "look",
+                     "arguments": arguments}  # fmt: skip
+        elif one.who == "result":
+            role, piece = "tool", {"type": "function_result", "call_id": one.id, "result": one.text}
+        messages.append({"role": {"value": role}, "contents": [piece]})
+    return {"chat_message_store_state": {"messages": messages}}
+
+
+def langgraph(talk: list[Said]) -> JsonObject:
+    messages: list[Json] = []
+    for one in talk:
+        if one.who == "call":
+            used = {"id": one.id, "name": "look", "args": {"q": one.text}}
+            messages.append({"type": "ai", "content": "", "tool_calls": [used]})
+        elif one.who == "result":
+            messages.append({"type": "tool", "tool_call_id": one.id, "content": one.text})
+        else:
+            messages.append({"type": "human" if one.who == "user" else "ai", "content": one.text})
+    return {"values": {"messages": messages}, "next": [], "config": {}}
+
+
+def helicone(talk: list[Said]) -> JsonObject:
+    *asked, answer = map(chat, talk)
+    choice = {"message": answer, "finish_reason": "stop", "index": 0}
+    return {"request_id": "r", "request_body": {"model": MODEL, "messages": asked},
+            "response_body": {"choices": [choice]}, "response_status": 200,
+            "delay_ms": 5}  # fmt: skip
+
+
+def _parts(talk: list[Said]) -> list[Json]:
+    messages: list[Json] = []
+    for one in talk:
+        part: JsonObject = {"type": "text", "content": one.text}
+        role = "user" if one.who == "user" else "assistant"
+        if one.who == "call":
+            part = {"type": "tool_call", "id": one.id, "name": "look", "arguments": {"q": one.text}}
+        elif one.who == "result":
+            role, part = "tool", {"type": "tool_call_response", "id": one.id, "response": one.text}
+        messages.append({"role": role, "parts": [part]})
+    return messages
+
+
+def _otlp(attributes: JsonObject, **fields: Json) -> JsonObject:
+    """A request of OTLP's JSON with one span."""
+    listed = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+    span = {"spanId": "s", "traceId": "t", "name": "chat",
+            "startTimeUnixNano": "1767261600000000000",
+            "endTimeUnixNano": "1767261601000000000", "attributes": listed, **fields}  # fmt: skip
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+GEN_AI = {"gen_ai.operation.name": "chat", "gen_ai.request.model": MODEL}
+
+
+def gen_ai(talk: list[Said]) -> JsonObject:
+    *asked, answer = _parts(talk)
+    said = {"gen_ai.input.messages": json.dumps(asked),
+            "gen_ai.output.messages": json.dumps([answer])}  # fmt: skip
+    return _otlp({**GEN_AI, **said})
+
+
+def gen_ai_events(talk: list[Said]) -> JsonObject:
+    """As spans had it before: an event for each message."""
+    events: list[Json] = []
+    for one in talk[:-1]:
+        message = chat(one)
+        body: JsonObject = {"content": message.get("content") or ""}
+        if one.who == "call":
+            body["tool_calls"] = json.dumps([call(one)])
+        if one.who == "result":
+            body["id"] = one.id
+        listed = [{"key": key, "value": {"stringValue": value}} for key, value in body.items()]
+        events.append({"name": f"gen_ai.{message['role']}.message", "attributes": listed})
+    message = json.dumps({"role": "assistant", "content": talk[-1].text})
+    choice = [{"key": "message", "value": {"stringValue": message}}]
+    return _otlp(GEN_AI, events=[*events, {"name": "gen_ai.choice", "attributes": choice}])
+
+
+def logfire(talk: list[Said]) -> JsonObject:
+    """A row of Logfire's: pydantic-ai's span, with its messages in one attribute."""
+    *asked, answer = _parts(talk)
+    attributes = {**GEN_AI, "gen_ai.input.messages": asked, "gen_ai.output.messages": [answer]}
+    return {"span_id": "s", "trace_id": "t", "span_name": "chat", "start_timestamp": TIME,
+            "end_timestamp": TIME, "attributes": attributes}  # fmt: skip
+
+
+def openinference(talk: list[Said]) -> JsonObject:
+    attributes: JsonObject = {"openinference.span.kind": "LLM", "llm.model_name": MODEL}
+    *asked, answer = map(chat, talk)
+    for prefix, messages in (("llm.input_messages", asked), ("llm.output_messages", [answer])):
+        for at, message in enumerate(messages):
+            name = f"{prefix}.{at}.message"
+            attributes[f"{name}.role"] = message["role"]
+            if message.get("content"):
+                attributes[f"{name}.content"] = message["content"]
+            if "tool_call_id" in message:
+                attributes[f"{name}.tool_call_id"] = message["tool_call_id"]
+            for number, one in enumerate(message.get("tool_calls") or ()):
+                inner = f"{name}.tool_calls.{number}.tool_call"
+                attributes[f"{inner}.id"] = one["id"]
+                attributes[f"{inner}.function.name"] = one["function"]["name"]
+                attributes[f"{inner}.function.arguments"] = one["function"]["arguments"]
+    return _otlp(attributes)
+
+
+def langsmith(talk: list[Said]) -> JsonObject:
+    values = langgraph(talk)["values"]
+    *asked, answer = values["messages"]  # type: ignore[index,call-overload,misc]
+    outputs = {"generations": [[{"text": "", "message": answer}]]}
+    extra = {"invocation_params": {"model": MODEL, "temperature": 0.5}}
+    return {"id": "r", "run_type": "llm", "inputs": {"messages": [asked]}, "outputs": outputs,
+            "extra": extra, "start_time": TIME, "end_time": TIME, "trace_id": "t"}  # fmt: skip
+
+
+def mlflow(talk: list[Said]) -> JsonObject:
+    *asked, answer = map(chat, talk)
+    outputs = {"choices": [{"message": answer}], "usage": {"prompt_tokens": 9}}
+    attributes = {"mlflow.spanType": '"CHAT_MODEL"',
+                  "mlflow.spanInputs": json.dumps({"model": MODEL, "messages": asked}),
+                  "mlflow.spanOutputs": json.dumps(outputs)}  # fmt: skip
+    span = {"context": {"span_id": "s", "trace_id": "t"}, "name": "c", "attributes": attributes,
+            "start_time": 1767261600000000000, "end_time": 1767261601000000000}  # fmt: skip
+    return {"info": {"trace_id": "t"}, "data": {"spans": [span]}}
+
+
+def openai_agents_trace(talk: list[Said]) -> JsonObject:
+    *asked, answer = map(chat, talk)
+    data = {"type": "generation", "input": asked, "output": [answer], "model": MODEL,
+            "model_config": {"temperature": 0.5}, "usage": {"input_tokens": 9}}  # fmt: skip
+    return {"object": "trace.span", "id": "s", "trace_id": "t", "started_at": TIME,
+            "ended_at": TIME, "span_data": data}  # fmt: skip
+
+
+def chat_run(talk: list[Said]) -> JsonObject:
+    return {"id": "r", "model": MODEL, "steps": 9, "messages": [*map(chat, talk)]}
+
+
+def mini_swe(talk: list[Said]) -> JsonObject:
+    return {"trajectory_format": "mini-swe-agent-2", "info": {}, "messages": [*map(chat, talk)]}
+
+
+MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
+    "agent-framework": agent_framework,
+    "atif": atif,
+    "autogen": autogen,
+    "chat run": chat_run,
+    "copilot-cli": copilot,
+    "gemini-cli": gemini_cli,
+    "gen-ai": gen_ai,
+    "gen-ai events": gen_ai_events,
+    "helicone": helicone,
+    "inspect-ai": inspect_ai,
+    "langgraph": langgraph,
+    "langsmith": langsmith,
+    "logfire": logfire,
+    "mini-swe-agent": mini_swe,
+    "mlflow": mlflow,
+    "openai-agents trace": openai_agents_trace,
+    "openhands": openhands,
+    "openinference": openinference,
+    "pi": pi,
+    "swe-agent": swe_agent,
+}

@@ -1,0 +1,30 @@
+"""Programs of other people, which the tests start in an environment of their own."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+HOME = Path(__file__).parents[2] / ".venv-clients"
+BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
+PROGRAMS = Path(__file__).parent / "clients"
+
+
+def run(program: Path, *arguments: object, **environment: str) -> str:
+    """What a program of the clients' environment prints."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**kept, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def checks(printed: str) -> dict[str, object]:
+    """The checks that a program printed, a line each."""
+    return dict(json.loads(line) for line in printed.splitlines())
