@@ -176,6 +176,7 @@ def main() -> int:
             executable_path=browser, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
         page = chrome.new_page(viewport={"width": 1200, "height": 760})
+        page.set_default_timeout(120_000)
         page.goto(address)
         page.click("text=waiting: answer")
         page.wait_for_selector(".answers >> text=approve")

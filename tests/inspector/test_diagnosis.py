@@ -81,6 +81,22 @@ def test_a_policy_that_broke_the_cache_is_named_and_the_saving_is_what_replay_fi
     assert saving["words"].startswith("C.auto() would save $")
 
 
+def test_a_turn_that_became_shorter_is_named_by_what_shortened_it() -> None:
+    @tool
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return "\n".join(f"{n}: value_{n} = compute({n}, of={path!r})" for n in range(220))
+
+    files = ("a.py", "b.py", "c.py") * 4
+    script = [one for file in files for one in (call("read_file", path=file), f"Read {file}.")]
+    model = ScriptedModel(script, name="claude-opus-5", dialect="anthropic")
+    agent = Agent("coder", model=model, tools=[read_file]).sees(C.auto())
+    inspection = Inspection(agent, _run(agent, *(f"Look at {file}" for file in files)))
+    assert any(step.request.prefix_break for step in inspection.steps)
+    assert diagnose(inspection)["lines"][0]["kind"] == "cost"
+    assert "are saved" in find_saving(inspection)["words"]
+
+
 def test_agents_that_are_sent_the_same_are_named() -> None:
     @tool
     def read(name: str) -> str:

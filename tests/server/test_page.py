@@ -689,7 +689,7 @@ def test_a_long_session_draws_only_what_can_be_seen(browser: Any) -> None:
         page.wait_for_function(_HIT_IS_SEEN)
         page.keyboard.press("Escape")
         page.click("[aria-label='wider bars']")
-        page.fill("[aria-label='go to step']", "40")
+        page.fill("[aria-label='go to call']", "40")
         page.keyboard.press("Enter")
         page.wait_for_selector("text='40 / 241'")
         page.wait_for_function(_BAR_IS_SEEN)

@@ -247,7 +247,16 @@ def _name_pass(request: Compilation) -> str:
     broken, before = request.prefix_break, request.previous
     if broken is None or before is None:
         return ""
-    old = SourceMap(before.lowered()).origin(broken.pointer)
+    # the turn at that place: a part of it may be new
+    place = "/".join(broken.pointer.split("/")[:3])
+    lowered = before.lowered()
+    turns = lowered.wire.get(lowered.turns)
+    number = place.rpartition("/")[2]
+    if not place.startswith(f"/{lowered.turns}/") or not isinstance(turns, list):
+        return ""
+    if not number.isdecimal() or int(number) >= len(turns):
+        return ""
+    old = SourceMap(lowered).origin(place)
     notes = [note for note in notes_of(request) if note.before.event == old.name]
     if old.kind != "event" or not notes:
         return ""
