@@ -320,3 +320,26 @@ def test_labels_of_its_tools_hold_for_the_run() -> None:
     result = weft.run_sync(flow, "hi")
     assert result.text == "done"
     assert "4111" not in str(model.wires), "no model is cleared for it"
+
+
+async def test_a_listing_that_did_not_change_is_in_the_log_once() -> None:
+    listed = ["Adds."]
+
+    def offer(ctx: ReadonlyContext) -> list[Tool]:
+        return [Tool(name="add", description=listed[-1], parameters={"type": "object"})]
+
+    model = ScriptedModel(["one", "two", RuntimeError("down"), "three", "four"])
+    runner = Runner(Agent("bot", model=model, tools=[offer]))
+    for _ in range(3):
+        await runner.run("Go.", session_id="s")
+    # resumed, with a mark in its own invocation: the tools are those of the mark
+    session = (await runner.resume(session_id="s")).session
+    listed.append("Adds numbers.")
+    session = (await runner.run("Go.", session_id="s")).session
+    offers = [event.provenance.offered for event in session.events if event.provenance.offered]
+    assert [(len(one.tools), one.as_before) for one in offers] == [
+        (1, False), (0, True), (0, True), (1, False)
+    ]  # fmt: skip
+    assert [prompt.tools[0].description for prompt in model.prompts] == [
+        "Adds.", "Adds.", "Adds.", "Adds.", "Adds numbers."
+    ]  # fmt: skip

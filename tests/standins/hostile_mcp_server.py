@@ -21,6 +21,7 @@ LISTINGS = {
         tool("fine"),
     ],
     "array": [tool("list", {"type": "array"}), tool("fine")],
+    "shapes": [tool(5), tool("none", 7), "text", tool("list", {"type": "array"}), tool("fine")],
     "many": [tool(f"tool_{n}", description=f"Do thing number {n}. " * 20) for n in range(300)],
 }
 
@@ -62,6 +63,11 @@ for line in sys.stdin:
     elif method == "tools/call":
         if WAY == "huge":
             answer(id, {"content": [{"type": "text", "text": "x" * 6_000_000}]})
+        elif WAY == "structured":
+            answer(id, {"content": [], "structuredContent": {"x": "x" * 6_000_000}})
+        elif WAY == "media":
+            image = {"type": "image", "data": "AAAA" * 500_000, "mimeType": "image/png"}
+            answer(id, {"content": [image]})
         elif WAY == "bytes":
             head = json.dumps({"jsonrpc": "2.0", "id": id})[:-1]
             sys.stdout.buffer.write(

@@ -309,7 +309,19 @@ async def test_names_are_made_fit_and_bad_tools_are_left_out() -> None:
     assert "lists same twice" in done.diagnostics[0].message
 
 
-@pytest.mark.parametrize("way", ["silent", "dies", "endless", "nonsense", "array"])
+@pytest.mark.parametrize(
+    ("way", "names"),
+    [("array", "'list'"), ("shapes", "'5', 'none', 'a tool without a name', 'list'")],
+)
+async def test_one_bad_tool_does_not_lose_the_others(way: str, names: str) -> None:
+    model = ScriptedModel(["ok"])
+    done = await weft.run(agent_with(model, hostile(way, name=way)), "Go.")
+    assert [tool.name for tool in model.prompts[0].tools] == ["fine"]
+    (warning,) = done.diagnostics
+    assert f"lists tools whose schema or texts cannot be sent: {names}" in warning.message
+
+
+@pytest.mark.parametrize("way", ["silent", "dies", "endless", "nonsense"])
 async def test_a_server_without_a_listing_does_not_end_the_run(way: str) -> None:
     model = ScriptedModel(["ok"])
     mcp = hostile(way, start_seconds=3 if way == "silent" else 60, seconds=20)
@@ -320,14 +332,18 @@ async def test_a_server_without_a_listing_does_not_end_the_run(way: str) -> None
     words = {
         "silent": "did not start within 3 s", "dies": "out of memory",
         "endless": "more than 100 pages", "nonsense": "answered what the protocol does not have",
-        "array": "inputSchema.type",
     }  # fmt: skip
     assert words[way] in warning.message
 
 
-async def test_what_a_server_sends_is_bounded_and_read_as_far_as_it_can_be() -> None:
+async def test_what_a_server_sends_is_bounded_and_read_as_far_as_it_can_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("weft.tools.mcp.LARGEST_MEDIA", 1_000_000)
     for way, expected in (
         ("huge", "sent 6,000,000 characters"),
+        ("structured", "sent 6,000,008 characters"),
+        ("media", "sent media of 2,000,000 characters"),
         ("bytes", "caf\ufffd"),
         ("base64", "what came is not base64"),
         ("noise", "fine"),

@@ -304,7 +304,7 @@ def offered_in(events: Strand[Event], agent: str) -> OfferedTools | None:
         for index in range(known.read, events.settled):
             event = events[index]
             one = event.provenance.offered if event.is_noted else None
-            if one is not None:
+            if one is not None and not one.as_before:
                 offered[one.agent] = one
         known = answers.known = _Answer(events.settled, offered)
     return known.offered.get(agent)

@@ -445,8 +445,11 @@ async def equipped_root(invocation: Invocation, place: Place, root: Agent, agent
         if (agent.name, place.scope) not in offers.stored:
             offers.stored.add((agent.name, place.scope))
             delta = await _keep_artifacts(invocation, listing.artifacts)
+            declared = declared_by(tools)
+            earlier = offered_in(invocation.log.view(place.scope).events, agent.name)
+            is_same = earlier is not None and earlier.tools == declared
             notes = Provenance(
-                offered=OfferedTools(agent.name, declared_by(tools)),
+                offered=OfferedTools(agent.name, [] if is_same else declared, as_before=is_same),
                 diagnostics=[*map(str, warnings)] or None,
             )
             actions = Actions(artifact_delta=delta) if delta else EMPTY_ACTIONS
@@ -481,6 +484,8 @@ async def _ask(invocation: Invocation, place: Place, agent: Agent) -> ToolListin
             state, before = invocation.forks.state_before(position, place), offered
             invocation.offers.stored.add((agent.name, event.isolation_scope or ""))
     events = invocation.log.view(place.scope).events
+    if before is not None and before.as_before:
+        before = offered_in(events, agent.name)
     context = ReadonlyContext(
         agent_name=agent.name,
         state=state,

@@ -49,11 +49,13 @@ class CodeStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the code goes on from after a crash, in base64; None where it was too large."""
 
 
-class OfferedTools(msgspec.Struct, frozen=True):
+class OfferedTools(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the toolsets of an agent answered in one invocation: declarations, no code."""
 
     agent: str
     tools: list[JsonObject]
+    as_before: bool = False
+    """Whether it is what the log has already; `tools` is empty then."""
 
     def find_untrusted(self) -> set[str]:
         """The names of tools whose results nobody vouches for."""

@@ -42,6 +42,7 @@ from weft.errors import DeclarationError, describe_kind
 from weft.misuse import explain_mistakes, find_near
 from weft.tools.remote import (
     CONTEXT_PARAMETER,
+    LARGEST_MEDIA,
     LARGEST_RESULT,
     LARGEST_TOOL,
     defer_large,
@@ -239,7 +240,7 @@ class MCP:
         try:
             listed = await connection.list_tools(self.lifetime)
             tools = [one for one in (self._declare(tool) for tool in listed) if one is not None]
-            problems += self._problems(listed, tools)
+            problems += self._problems(listed, tools, connection.dropped)
             artifacts = await self._artifacts(connection)
             if self.resources is True:
                 tools.append(_resource_tool(self))
@@ -279,12 +280,12 @@ class MCP:
             return None
 
     def _problems(
-        self, listed: "Sequence[types.Tool]", tools: Sequence[Tool]
+        self, listed: "Sequence[types.Tool]", tools: Sequence[Tool], dropped: Sequence[str]
     ) -> Iterator[tuple[str, str]]:
         """What is wrong with a listing: the words, and the hint."""
         offered, names = {one.source[1] for one in tools}, [one.name for one in listed]
         wanted = [one for one in names if self.only is None or one in self.only]
-        invalid = [one for one in dict.fromkeys(wanted) if one not in offered]
+        invalid = [one for one in dict.fromkeys((*wanted, *dropped)) if one not in offered]
         if invalid:
             yield (
                 f"`{self.label}` lists tools whose schema or texts cannot be sent: "
@@ -437,23 +438,30 @@ def _read_result(result: "types.CallToolResult", server: str) -> object:
             case "resource_link":
                 about = f": {block.description}" if block.description else ""
                 texts.append(f"resource {block.uri} ({block.name}){about}")
-    size = sum(map(len, texts))
-    if size > LARGEST_RESULT:
-        return {
-            "error": f"{server} sent {size:,} characters, and {LARGEST_RESULT:,} are taken at most",
-            "begins": texts[0][:2000],
-        }
+    structured = cast("Json", result.structured_content)
+    size = sum(map(len, texts)) + (len(compact(structured)) if structured is not None else 0)
+    if (large := _describe_size(size, media)) is not None:
+        return {"error": f"{server} sent {large}", "begins": "".join(texts)[:2000]}
     text = "\n".join(texts)
     if result.is_error:
         return {"error": text or "the tool failed and did not say why"}
     media = [part for part in media if not part.text]
-    structured = cast("Json", result.structured_content)
     response: dict[str, object] = {"result": text} if text or not media else {}
     if structured is not None:
         response = dict(structured) if isinstance(structured, dict) else {"result": structured}
         if text and not _says_same(text, structured):
             response.setdefault("text", text)
     return {**response, **{f"media {at}": part for at, part in enumerate(media, 1)}}
+
+
+def _describe_size(size: int, media: Sequence[Part]) -> str | None:
+    """What is too large of what a server sent; None where it is taken."""
+    if size > LARGEST_RESULT:
+        return f"{size:,} characters, and {LARGEST_RESULT:,} are taken at most"
+    seen = sum(len(part.inline_data.data or "") for part in media if part.inline_data is not None)
+    if seen > LARGEST_MEDIA:
+        return f"media of {seen:,} characters, and {LARGEST_MEDIA:,} are taken at most"
+    return None
 
 
 def _says_same(text: str, structured: Json) -> bool:
@@ -503,6 +511,8 @@ async def _read(connection: "Connection", uri: str) -> list[Part]:
     media: list[Part] = []
     for one in result.contents:
         _take_resource(one, texts, media)
+    if (large := _describe_size(sum(map(len, texts)), media)) is not None:
+        return [Part(text=f"[{uri[:200]}: the server sent {large}]")]
     return [*(Part(text=text) for text in texts), *(part for part in media if not part.text)]
 
 

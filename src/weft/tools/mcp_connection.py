@@ -97,6 +97,8 @@ class Connection:
 
     def __init__(self, address: McpAddress) -> None:
         self.address = address
+        self.dropped: list[str] = []
+        """The tools of the last listing that are not of the protocol."""
         self.listing: tuple[float, list[types.Tool]] | None = None
         """Until when it is fresh, and what the server listed."""
         self.open_calls: dict[str, _OpenCall] = {}
@@ -192,9 +194,9 @@ class Connection:
             else:
                 file = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
                 self._errors = stack.enter_context(file)
-                transport = self._watch_process(self._errors)
+                transport = self._start_process(self._errors)
             client = Client(
-                transport,
+                self._watch(transport),
                 mode=address.revision,
                 elicitation_callback=self._elicit,
                 message_handler=self._hear,
@@ -206,9 +208,9 @@ class Connection:
                 await client.list_tools()  # without a handshake, it says that it has started
             yield client
 
-    @contextlib.asynccontextmanager
-    async def _watch_process(self, errors: IO[str]) -> "AsyncGenerator[TransportStreams]":
-        """The server's process, as a transport that notices when it ends."""
+    def _start_process(
+        self, errors: IO[str]
+    ) -> "contextlib.AbstractAsyncContextManager[TransportStreams]":
         address = self.address
         parameters = StdioServerParameters(
             command=address.command[0],
@@ -217,16 +219,25 @@ class Connection:
             cwd=address.cwd,
             encoding_error_handler="replace",
         )
-        closing = self._closing
         # the SDK wants a text file, and hands it to the process
-        async with stdio_client(parameters, errlog=errors) as (read, write):  # type: ignore[arg-type]
+        return stdio_client(parameters, errlog=errors)  # type: ignore[arg-type]
+
+    @contextlib.asynccontextmanager
+    async def _watch(
+        self, transport: "contextlib.AbstractAsyncContextManager[TransportStreams]"
+    ) -> "AsyncGenerator[TransportStreams]":
+        """A transport that notices when a process ends, and reads listings tool by tool."""
+        closing = self._closing
+        async with transport as (read, write):
             send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
             async def forward() -> None:
                 async with send:
                     async for message in read:
+                        if isinstance(message, SessionMessage):
+                            self.dropped += drop_invalid_tools(message.message)
                         await send.send(message)
-                if self._closing is closing:
+                if self.address.command and self._closing is closing:
                     self._drop()
 
             async with anyio.create_task_group() as group:
@@ -317,6 +328,7 @@ class Connection:
 
         async def walk(client: Client) -> tuple[float, list[types.Tool]]:
             tools: list[types.Tool] = []
+            self.dropped.clear()
             cursor, fresh = None, lifetime
             for _ in range(MOST_PAGES):
                 page = await client.list_tools(cursor=cursor)
@@ -504,6 +516,36 @@ class Connection:
         question = _OpenQuestion(params, asyncio.get_running_loop().create_future())
         call.asked.put_nowait(question)
         return await question.answer
+
+
+def drop_invalid_tools(message: types.JSONRPCMessage) -> list[str]:
+    """Take tools that are not of the protocol out of a listing; their names.
+
+    The SDK would refuse the whole listing for one of them.
+    """
+    result = message.result if isinstance(message, types.JSONRPCResponse) else {}
+    tools = cast("object", result.get("tools"))
+    if not isinstance(tools, list):
+        return []
+    listed = cast("list[object]", tools)
+    valid = [one for one in listed if _is_tool(one)]
+    names = [_tool_name(one) for one in listed if not _is_tool(one)]
+    if names:
+        result["tools"] = valid
+    return names
+
+
+def _is_tool(value: object) -> bool:
+    try:
+        tool = types.Tool.model_validate(value, by_name=False)
+    except ValueError:
+        return False
+    return tool.input_schema.get("type") == "object"
+
+
+def _tool_name(value: object) -> str:
+    name = cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None
+    return shorten(str(name), 60) if name is not None else "a tool without a name"
 
 
 async def _request_tool(

@@ -23,6 +23,9 @@ LARGEST_TOOL = 100_000
 LARGEST_RESULT = 5_000_000
 """How many characters of a result are taken."""
 
+LARGEST_MEDIA = 30_000_000
+"""How many characters of base64 the media of a result may have."""
+
 CONTEXT_PARAMETER = "weft_context"
 """The parameter under which a call is given its context: no server has such an argument."""
 
