@@ -99,7 +99,7 @@ class FlowNote(
     """The label of an event as it is stored; of results also by tool and field.
 
     `keys` are labels of state keys and artifacts (`artifact:NAME`) that differ from the event's.
-    `said` is what a model wrote where handles were opened for the user, by the number of the part.
+    `own_words` are a model's, by the number of the part, where handles were opened for the user.
     """
 
     taint: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class FlowNote(
     secrets: tuple[str, ...] = ()
     results: dict[str, FieldTrust] | None = None
     keys: dict[str, TrustLabel] | None = None
-    said: dict[str, str] | None = None
+    own_words: dict[str, str] | None = None
 
     @property
     def base(self) -> TrustLabel:
