@@ -95,7 +95,7 @@ TRUSTED = (
     "get_dietary_restrictions_for_all_restaurants", "get_contact_information_for_restaurants",
     "get_price_for_restaurants", "check_restaurant_opening_hours",
     "get_all_car_rental_companies_in_city", "get_car_types_available", "get_car_fuel_options",
-    "get_car_rental_address", "get_car_price_per_day", "get_channels",
+    "get_car_rental_address", "get_car_price_per_day",
 )  # fmt: skip
 """The user's own record, the address book, the agency's catalogue."""
 

@@ -49,13 +49,13 @@ def require_protected(
     wire: JsonObject,
     policy: Policy,
     lowered: Lowered | None = None,
-    made: Prompt | None = None,
+    original: Prompt | None = None,
     notes: Iterable[Note] = (),
 ) -> None:
     """Refuse a request that still holds something the policy takes out.
 
-    `made` is the prompt as passes left it, where somebody has changed it since, and `notes` what
-    they noted.
+    `original` is the prompt as passes left it, where somebody has changed it since, and `notes`
+    what they noted.
 
     `lowered` is the request as it was spelled, where nobody has changed it since: then only the
     turns that are new in it are looked at.
@@ -67,7 +67,7 @@ def require_protected(
 
     for step in policy.protections:
         if isinstance(step, Hide):
-            _require_hidden(prompt, wire, made if made is not None else prompt, notes)
+            _require_hidden(prompt, wire, original if original is not None else prompt, notes)
         if not isinstance(step, Redact):
             continue
         what = resolve_targets(step.kinds, step.patterns, step.fields)
@@ -84,7 +84,9 @@ _SHORT = 16
 """A hidden text with fewer letters may stand in a request by chance."""
 
 
-def _require_hidden(prompt: Prompt, wire: JsonObject, made: Prompt, notes: Iterable[Note]) -> None:
+def _require_hidden(
+    prompt: Prompt, wire: JsonObject, original: Prompt, notes: Iterable[Note]
+) -> None:
     """Refuse a request that holds untrusted text: by its label, and by its letters on the wire."""
     from weft.passes.hide import hidden_values, is_hidden
 
@@ -92,11 +94,16 @@ def _require_hidden(prompt: Prompt, wire: JsonObject, made: Prompt, notes: Itera
         if is_hidden(block.label):
             raise _leaked(str(block.origin), prompt.agent)
     sent = json.dumps(wire, ensure_ascii=False)
-    told = "\n".join(map(show_block, made.blocks))
-    for text in hidden_values((*notes, *made.notes)):
+    visible = "\n".join(map(show_block, original.blocks))
+    for text in hidden_values((*notes, *original.notes)):
         # what stands in the request by right as well, as the user's word, is not news
         spelled = json.dumps(text, ensure_ascii=False)[1:-1]
-        if len(text) >= _SHORT and spelled in sent and text not in told and spelled not in told:
+        if (
+            len(text) >= _SHORT
+            and spelled in sent
+            and text not in visible
+            and spelled not in visible
+        ):
             raise _leaked("the request", prompt.agent)
 
 

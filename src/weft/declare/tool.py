@@ -210,17 +210,17 @@ def _check_flow(tool: Tool) -> None:
         raise DeclarationError(
             f"consequential={tool.consequential!r}", where=where, hint="pass True or False"
         )
-    given = cast("object", tool.requires)
-    if isinstance(given, str):
-        given = {given: ("user",)}
-    elif isinstance(given, Iterable) and not isinstance(given, Mapping):
-        given = dict.fromkeys(cast("Iterable[str]", given), ("user",))
-    if not isinstance(given, Mapping):
-        raise DeclarationError(f"requires is {describe_kind(given)}", where=where, hint=hint)
+    declared = cast("object", tool.requires)
+    if isinstance(declared, str):
+        declared = {declared: ("user",)}
+    elif isinstance(declared, Iterable) and not isinstance(declared, Mapping):
+        declared = dict.fromkeys(cast("Iterable[str]", declared), ("user",))
+    if not isinstance(declared, Mapping):
+        raise DeclarationError(f"requires is {describe_kind(declared)}", where=where, hint=hint)
     properties = tool.parameters.get("properties")
     known = [*properties] if isinstance(properties, dict) else []
     required: dict[str, tuple[str, ...]] = {}
-    for argument, sources in cast("Mapping[str, Sequence[str]]", given).items():
+    for argument, sources in cast("Mapping[str, Sequence[str]]", declared).items():
         if argument not in known:
             near = find_near(str(argument), known, cutoff=0.6)
             raise DeclarationError(

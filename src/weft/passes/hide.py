@@ -78,11 +78,11 @@ def hide_untrusted(prompt: Prompt, env: Env, options: Hide) -> Prompt:
         return after
     system = tuple(_hide_spans(block, env) for block in prompt.system)
     if not any(block.origin == _OWN for block in system):
-        told = TextBlock(
+        explanation = TextBlock(
             role="system", origin=_OWN, text=TOLD, stability=Stability.STATIC, priority=1
         )
         at = sum(block.stability is Stability.STATIC for block in system)
-        system = (*system[:at], told, *system[at:])
+        system = (*system[:at], explanation, *system[at:])
     return msgspec.structs.replace(after, system=system)
 
 
@@ -96,7 +96,7 @@ def _hide_block(block: Block, item: Item, env: Env) -> Iterator[Block]:
     if not is_hidden(label):
         yield block
         return
-    left = msgspec.structs.replace(label, taint=_spoken(label))
+    rest = msgspec.structs.replace(label, taint=_spoken(label))
     match block:
         case ResultBlock():
             trust = _trust_of(block)
@@ -106,24 +106,26 @@ def _hide_block(block: Block, item: Item, env: Env) -> Iterator[Block]:
                 for leaf in read_leaves(block.response, trust)
                 if leaf.trust == "typed" and leaf.value not in (None, "")
             }
-            typed = tuple(sorted({*left.typed, *fields}))
-            left = TrustLabel(left.taint, typed, left.secrets)
+            typed = tuple(sorted({*rest.typed, *fields}))
+            rest = TrustLabel(rest.taint, typed, rest.secrets)
             yield msgspec.structs.replace(
-                block, response=response, media=(), label=left, kept=None, whole=None, refers=()
+                block, response=response, media=(), label=rest, kept=None, whole=None, refers=()
             )
         case TextBlock():
-            said = _said(block, item, env)
-            text = said if said is not None else f"{_heading(block)}{handle_of_block(block)}"
+            own_words = _own_words(block, item, env)
+            text = (
+                own_words if own_words is not None else f"{_heading(block)}{handle_of_block(block)}"
+            )
             yield msgspec.structs.replace(
-                block, text=text, label=left, spans=(), signature=None, kept=None, whole=None,
+                block, text=text, label=rest, spans=(), signature=None, kept=None, whole=None,
                 refers=(),
             )  # fmt: skip
         case CallBlock():
             args = hide_leaves(block.args, "untrusted", block.origin)
-            yield msgspec.structs.replace(block, args=args, label=left, signature=None, kept=None)
+            yield msgspec.structs.replace(block, args=args, label=rest, signature=None, kept=None)
         case MediaBlock():
             words = f"[hidden {block.mime_type} {handle_of_block(block)}]"
-            yield TextBlock(role=block.role, origin=block.origin, text=words, label=left)
+            yield TextBlock(role=block.role, origin=block.origin, text=words, label=rest)
         case ThoughtBlock() | CodeBlock() | CodeResultBlock() | OpaqueBlock():
             return
 
@@ -151,13 +153,13 @@ def _spoken(label: TrustLabel) -> tuple[str, ...]:
     return ("user",) if "user" in label.taint else ()
 
 
-def _said(block: TextBlock, item: Item, env: Env) -> str | None:
+def _own_words(block: TextBlock, item: Item, env: Env) -> str | None:
     """What the agent itself wrote, where handles were opened in it for the user."""
     if item.author != env.agent or not 0 <= item.position < env.log.length:
         return None
     note = flow_in(env.log[item.position].custom_metadata)
-    said = note.said if note is not None else None
-    return (said or {}).get(str(block.origin.part))
+    words = note.own_words if note is not None else None
+    return (words or {}).get(str(block.origin.part))
 
 
 def _heading(block: TextBlock) -> str:
@@ -327,14 +329,14 @@ def hidden_in_state(state: Mapping[str, Json], log: Strand[Event]) -> dict[str, 
     """What handles of state values stand for."""
     from weft.declare.template import to_text
 
-    found: dict[str, HiddenText] = {}
+    texts: dict[str, HiddenText] = {}
     labels = key_labels(log, (*state,))
     for key, value in state.items():
         label = labels.of_name(key)
         if label is not TRUSTED and value is not None:
             text = to_text(value)
-            found[make_handle("state", key, text)] = HiddenText(f"state:{key}", text, label)
-    return found
+            texts[make_handle("state", key, text)] = HiddenText(f"state:{key}", text, label)
+    return texts
 
 
 def hidden_values(notes: Iterable[Note]) -> Iterator[str]:

@@ -131,10 +131,10 @@ def add_note(event: Event, more: FlowNote) -> Event:
     if note is not None:
         label = note.base | more.base
         keys = {key: one | more.base for key, one in (note.keys or {}).items()}
-        said = {**(note.said or {}), **(more.said or {})}
+        words = {**(note.own_words or {}), **(more.own_words or {})}
         more = msgspec.structs.replace(
             more if more.results is not None else note,
-            said=said or None,
+            own_words=words or None,
             taint=label.taint,
             typed=label.typed,
             secrets=label.secrets,

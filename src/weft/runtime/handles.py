@@ -42,13 +42,13 @@ class Opening:
 
     def find(self, handle: str) -> HiddenText | None:
         """What a handle stands for."""
-        found = self._known.get(handle)
-        if found is None:
+        hidden = self._known.get(handle)
+        if hidden is None:
             if self._in_state is None:
                 state = self._invocation.forks.state_at(self._place)
                 self._in_state = hidden_in_state(state, self._invocation.log.session.events)
-            found = self._in_state.get(handle)
-        return found
+            hidden = self._in_state.get(handle)
+        return hidden
 
     def open_arguments(
         self, args: JsonObject
@@ -102,26 +102,26 @@ class OpenedReply(msgspec.Struct, frozen=True):
     """A reply as the user is shown it, what the model wrote, and the label of what was opened."""
 
     content: Content
-    said: dict[str, str]
+    own_words: dict[str, str]
     label: TrustLabel
 
 
 def open_reply(opening: Opening, content: Content, *, is_json: bool) -> OpenedReply:
     """A reply with the texts that its handles stand for."""
     parts: list[Part] = []
-    said: dict[str, str] = {}
+    own_words: dict[str, str] = {}
     label = TRUSTED
     for index, part in enumerate(content.parts or ()):
         if part.text and not part.thought and "$h" in part.text:
             text, used = opening.open_text(part.text, as_json=is_json)
             if used:
-                said[str(index)] = part.text
+                own_words[str(index)] = part.text
                 label |= join_labels(one.label for one in used)
                 part = msgspec.structs.replace(part, text=text)
         parts.append(part)
-    if not said:
+    if not own_words:
         return OpenedReply(content, {}, TRUSTED)
-    return OpenedReply(Content(parts=tuple(parts), role=content.role), said, label)
+    return OpenedReply(Content(parts=tuple(parts), role=content.role), own_words, label)
 
 
 class OpenedStream:
@@ -130,7 +130,7 @@ class OpenedStream:
     def __init__(self, invocation: Invocation, place: Place, plan: Plan) -> None:
         self._opening = Opening(invocation, place)
         self._is_json = plan.output is not None
-        self._held = ""
+        self._waiting = ""
 
     def open_piece(self, content: Content | None) -> Content | None:
         """A piece with the texts that its handles stand for."""
@@ -139,12 +139,12 @@ class OpenedStream:
         parts: list[Part] = []
         for part in content.parts or ():
             if part.text and not part.thought:
-                text = self._held + part.text
+                text = self._waiting + part.text
                 start = _BEGINNING.search(text)
-                self._held = text[start.start() :] if start is not None else ""
+                self._waiting = text[start.start() :] if start is not None else ""
                 whole = text[: start.start()] if start is not None else text
-                shown, _ = self._opening.open_text(whole, as_json=self._is_json)
-                part = msgspec.structs.replace(part, text=shown)
+                opened, _ = self._opening.open_text(whole, as_json=self._is_json)
+                part = msgspec.structs.replace(part, text=opened)
             parts.append(part)
         return Content(parts=tuple(parts), role=content.role)
 

@@ -498,10 +498,10 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
             message = await keep_large(invocation, content.parts or ())
             content = msgspec.structs.replace(content, parts=message.parts)
             actions = Actions(state_delta=request.state, artifact_delta=message.artifacts)
-        said = invocation.event("user", ROOT, content, actions=actions)
+        message_event = invocation.event("user", ROOT, content, actions=actions)
         if request.config.user == "untrusted":
-            said = add_label(said, flow_of(said).label | ANYBODY)
-        await invocation.store(said)
+            message_event = add_label(message_event, flow_of(message_event).label | ANYBODY)
+        await invocation.store(message_event)
         return
     check_retries(session, request.retry)
     content = content or content_of(session, request.answers)

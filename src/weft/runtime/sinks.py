@@ -65,7 +65,7 @@ class Doubt(msgspec.Struct, frozen=True):
         return f"May {self.tool} be called with {compact(args)}? {self._why()}."
 
     def refusal(self) -> str:
-        """What the model is told."""
+        """What the model is reasons."""
         return f"refused: {self._why()}; use a value the user named, or ask the user"
 
     def diagnostic(self, what: str) -> Diagnostic:
@@ -83,15 +83,15 @@ class Doubt(msgspec.Struct, frozen=True):
         return digest(canonical([self.tool, args, [*self.label.taint], self.arguments]))
 
     def _why(self) -> str:
-        told: list[str] = []
+        reasons: list[str] = []
         for name, source in self.arguments.items():
             where = f"stands only in {_in_words(source)}" if source else "stands in no trusted text"
-            told.append(f"`{name}` {where}")
-        if not told and self.label.taint:
-            told.append(f"it was decided on after {_and(map(_in_words, self.label.taint))}")
+            reasons.append(f"`{name}` {where}")
+        if not reasons and self.label.taint:
+            reasons.append(f"it was decided on after {_and(map(_in_words, self.label.taint))}")
         if self.secrets:
-            told.append(f"it was made from what carries the label {_and(self.secrets)}")
-        return ", and ".join(told)
+            reasons.append(f"it was made from what carries the label {_and(self.secrets)}")
+        return ", and ".join(reasons)
 
 
 def _in_words(source: str) -> str:
@@ -180,17 +180,17 @@ class Vouchers(msgspec.Struct, frozen=True):
         """What the log has, as it is seen from a place."""
         log = invocation.log.view(place.scope).events
         hidden = hidden_in(log)
-        found = Vouchers([], [])
+        vouchers = Vouchers([], [])
         for index, event in enumerate(log):
             if index not in hidden and not event.partial:
-                found.read(event)
+                vouchers.read(event)
         if isinstance(plan.agent.instruction, str):
-            found.texts.append(plan.agent.instruction)
+            vouchers.texts.append(plan.agent.instruction)
         labels = key_labels(invocation.log.session.events)
         for key, value in invocation.forks.state_at(place).items():
             if invocation.flow.of_names((key,)).is_trusted and labels.of_name(key).is_trusted:
-                found.texts.extend(_texts_of(value))
-        return found
+                vouchers.texts.extend(_texts_of(value))
+        return vouchers
 
     def read(self, event: Event) -> None:
         """Take in what an event says."""

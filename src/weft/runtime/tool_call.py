@@ -694,7 +694,9 @@ def find_outcome(progress: Progress, call: FunctionCall) -> Outcome | None:
     if record is None:
         return None
     response = record.get("response")
-    label, fields = msgspec.convert(record.get("flow", ({}, {})), tuple[TrustLabel, FieldTrust])
+    label, fields = TRUSTED, FieldTrust()
+    if (flow := record.get("flow")) is not None:
+        label, fields = msgspec.convert(flow, tuple[TrustLabel, FieldTrust])
     return Outcome(
         call,
         response if isinstance(response, dict) else {},

@@ -366,9 +366,9 @@ class Turn:
         opened = open_reply(
             Opening(self.invocation, self.place), content, is_json=self.plan.output is not None
         )
-        if not opened.said:
+        if not opened.own_words:
             return reply, content
-        note = msgspec.structs.replace(note_of(opened.label), said=opened.said)
+        note = msgspec.structs.replace(note_of(opened.label), own_words=opened.own_words)
         return add_note(reply, note), opened.content
 
     def _label_answer(self, reply: Event, answer: FinalAnswer, noted: JsonObject) -> Event:

@@ -99,7 +99,7 @@ class FlowNote(
     """The label of an event as it is stored; of results also by tool and field.
 
     `keys` are labels of state keys and artifacts (`artifact:NAME`) that differ from the event's.
-    `said` is what a model wrote where handles were opened for the user, by the number of the part.
+    `own_words` are a model's, by the number of the part, where handles were opened for the user.
     """
 
     taint: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class FlowNote(
     secrets: tuple[str, ...] = ()
     results: dict[str, FieldTrust] | None = None
     keys: dict[str, TrustLabel] | None = None
-    said: dict[str, str] | None = None
+    own_words: dict[str, str] | None = None
 
     @property
     def base(self) -> TrustLabel:
@@ -249,31 +249,15 @@ def flow_of(event: "Event") -> FlowNote:
         return note
     content = event.content
     parts = (content.parts if content is not None else None) or ()
-    if event.author == "user":
-        files = (
-            tuple(
-                sorted(
-                    {
-                        f"file:{(blob.display_name or '') if blob is not None else ''}"
-                        for part in parts
-                        for blob in (part.inline_data or part.file_data,)
-                        if blob is not None
-                    }
-                )
-            )
-            if any(part.inline_data or part.file_data for part in parts)
-            else ()
-        )
-        results = [p.function_response for p in parts if p.function_response is not None]
-        return (
-            FlowNote(taint=files, results=describe_results(results))
-            if files or results
-            else (NO_FLOW)
-        )
-    if any(part.function_response is not None for part in parts):
-        results = [p.function_response for p in parts if p.function_response is not None]
-        return FlowNote(results=describe_results(results))
-    return NO_FLOW
+    results = [part.function_response for part in parts if part.function_response is not None]
+    files: set[str] = set()
+    for part in parts if event.author == "user" else ():
+        file = part.inline_data or part.file_data
+        if file is not None:
+            files.add(f"file:{file.display_name or ''}")
+    if not results and not files:
+        return NO_FLOW
+    return FlowNote(tuple(sorted(files)), results=describe_results(results))
 
 
 # --- the leaves of a result
@@ -382,8 +366,9 @@ def describe_fields(
         return FieldTrust()
     if len(response) == 1:  # as nearly always: one text
         ((name, only),) = response.items()
-        if isinstance(only, str) and trust == "untrusted" and name in ("result", "error"):
-            kind = _judge(only, trust)
+        plain = isinstance(trust, str) and trust == "untrusted"
+        if isinstance(only, str) and plain and name in ("result", "error"):
+            kind = _judge(only, "untrusted")
             return _ONE_TYPED if kind == "typed" and name == "result" else FieldTrust((name,))
     taint: set[str] = set()
     typed: set[str] = set()

@@ -258,7 +258,7 @@ def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
             break
         if not in_short and not _is_only_text(first, text):
             break
-        if event.custom_metadata is not None and _flow_of(event).said is not None:
+        if event.custom_metadata is not None and _flow_of(event).own_words is not None:
             break  # an agent that hides texts is shown its own words
         asks = author == "user" or content.role == "user"
         is_data = event.audience == "internal" and author != "user"
@@ -336,8 +336,10 @@ def _pair_calls(
     paired: list[PlainCall] = []
     note = _flow_of(answered)
     if note.results is None:  # it came without a label: nobody vouches for it
-        found = [part.function_response for part in result_parts if part.function_response]
-        note = msgspec.structs.replace(note, results=describe_results(found))
+        results_in_event = [
+            part.function_response for part in result_parts if part.function_response
+        ]
+        note = msgspec.structs.replace(note, results=describe_results(results_in_event))
     for index, part in enumerate(call_parts):
         call, answer = part.function_call, result_parts[index]
         result = answer.function_response
