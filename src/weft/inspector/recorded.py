@@ -7,6 +7,7 @@ in the words of the file, with the tools it names and no others.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import msgspec
 
@@ -19,7 +20,7 @@ from weft.declare import Agent, RunConfig
 from weft.diagnostics import Origin
 from weft.dialects import CHAT, DIALECTS, Lowered, dialect_named, facts_for
 from weft.errors import UsageError
-from weft.ir import Block, Feature, Item, Prompt, TextBlock, ToolDecl
+from weft.ir import Block, Feature, Item, ItemKind, Prompt, TextBlock, ToolDecl
 from weft.recordings import Exchange, RecordedBlock, Recording, exchanges_of
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, with_events
@@ -203,9 +204,9 @@ class _Prompts:
         head = self._read_head(dialect, spelled, turns[:lead], exchange.model)
         if any(map(_is_system, turns[lead:])) or not isinstance(listed, list):
             prompt = read_request(dialect, body, exchange.model)
-            items = [_with_origins(item, homes) for item in prompt.items]
+            placed = [_with_origins(item, homes) for item in prompt.items]
             self._turns, self._items, self._ends = [], Strand(), []
-            return msgspec.structs.replace(prompt, agent=AGENT, items=Strand(items))
+            return msgspec.structs.replace(prompt, agent=AGENT, items=Strand(placed))
         same = 0
         for old, new in zip(self._turns, turns, strict=False):
             if old is not new and old != new:
@@ -304,11 +305,11 @@ def _item_of(event: Event, position: int) -> Item | None:
     """What an event said, as it is."""
     if event.content is None or not event.content.parts:
         return None
-    role = "model" if event.content.role == "model" else "user"
+    role: Literal["model", "user"] = "model" if event.content.role == "model" else "user"
     blocks = blocks_of(event, position, role, [])
     if not blocks:
         return None
-    kind = "calls" if event.calls else "results" if event.results else role
+    kind: ItemKind = "calls" if event.calls else "results" if event.results else role
     return Item(
         kind=kind,
         blocks=blocks,

@@ -292,8 +292,8 @@ class _Aligner:
             return replace(block, source=source, event=event.id, part=part)
         seen = self._seen.get(key) or self._find_edited(call, piece, block)
         if seen is not None:
-            event, part = home if home[0] else (seen.event, seen.part)
-            return replace(block, source=seen.source, event=event, part=part)
+            place = home if home[0] else (seen.event, seen.part)
+            return replace(block, source=seen.source, event=place[0], part=place[1])
         old = places.get(piece.place)
         if old is not None and (old.role, old.kind) == (piece.role, piece.kind):
             source = replace(old.source, changed=call, before=old.text)

@@ -15,9 +15,10 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, cast
+from typing import BinaryIO, Literal, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -180,7 +181,10 @@ def read_file(
     yield from read_recordings(data, name=label, format=format, lenient=lenient)
 
 
-_PACKED = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
+_PACKED: dict[bytes, Callable[[BinaryIO, Literal["rb"]], AbstractContextManager[object]]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
 """What packed files begin with, and what unpacks them."""
 
 

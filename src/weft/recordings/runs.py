@@ -467,9 +467,10 @@ def _read_mini_swe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
             time = extra.get("timestamp") or response.get("created")
             facts.append({"usage": usage, "time": time, "model": response.get("model")})
     chat = _read_chat(messages, text_at(run, "instance_id") or id, where, format="mini-swe-agent")
-    options = {"extra": {CHAT: object_in(model.get("model_kwargs"))}}
+    extra_options = object_in(model.get("model_kwargs"))
+    options: JsonObject = {"extra": {CHAT: extra_options}} if extra_options else {}
     recording = _with_facts(chat, facts, model=text_at(model, "model_name"))
-    yield recording._replace(config=options if any(options["extra"].values()) else {})
+    yield recording._replace(config=options)
 
 
 def _is_swe_agent(run: JsonObject) -> bool:
@@ -487,7 +488,8 @@ def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]
         history = [*objects_in(last.get("query")), answer]
     for message in history:
         ids = message.get("tool_call_ids")
-        plain = {key: message[key] for key in ("role", "content", "tool_calls") if key in message}
+        kept = ("role", "content", "tool_calls")
+        plain: JsonObject = {key: message[key] for key in kept if key in message}
         thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
         if any(thoughts):
             plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
