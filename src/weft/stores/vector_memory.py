@@ -11,9 +11,10 @@ extensions of SQLite; two SQLite libraries of one process must not share a file.
 import asyncio
 import inspect
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from weft.content import Content, Part
 from weft.declare.context import Recollection
@@ -24,15 +25,32 @@ from weft.session import Event, Session
 from weft.stores.memories import check_note, list_spoken, spell_memories
 from weft.values import handle_of
 
-if TYPE_CHECKING:
-    import apsw
-
 Embed: TypeAlias = Callable[
     [Sequence[str]], "Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]"
 ]
 """A function from texts to their vectors, all of one length; it may be async."""
 
 _Value = TypeVar("_Value")
+
+
+class _Rows(Protocol):
+    """What a statement gave; the statement is open until all of it is read."""
+
+    def fetchall(self) -> list[tuple[object, ...]]: ...
+
+
+class _Database(Protocol):
+    """What of apsw's connections is used: its own types need a newer Python."""
+
+    def execute(self, statements: str, bindings: Sequence[object] | None = None) -> _Rows: ...
+    def executemany(self, statements: str, bindings: Sequence[Sequence[object]]) -> object: ...
+    def pragma(self, name: str, value: str) -> object: ...
+    def wal_checkpoint(self, *, mode: int) -> object: ...
+    def set_busy_timeout(self, milliseconds: int) -> None: ...
+    def enable_load_extension(self, enable: bool) -> None: ...
+    def load_extension(self, filename: str) -> None: ...
+    def close(self) -> None: ...
+
 
 _SCHEME = "sqlite:///"
 
@@ -86,7 +104,7 @@ class VectorMemory:
         self._path = Path(address.removeprefix(_SCHEME))
         self._embed: Embed = embed if embed is not None else _embed_words
         self._top_k = top_k
-        self._connection: apsw.Connection | None = None
+        self._connection: _Database | None = None
         self._lock = asyncio.Lock()
 
     async def remember(
@@ -125,20 +143,20 @@ class VectorMemory:
         (vector,) = await self._vectors([query])
         wanted = top_k or self._top_k
 
-        def read(connection: "apsw.Connection") -> list[tuple[object, ...]]:
+        def read(connection: _Database) -> list[tuple[object, ...]]:
             # those of the asking session are left out afterwards: they may be the nearest
             owner = _owner(app_name, user_id)
             ((own,),) = connection.execute(
                 "SELECT count(*) FROM memories WHERE app = ? AND user_id = ? AND session = ?",
                 (app_name, user_id, without),
-            )
+            ).fetchall()
             rows = connection.execute(
                 "SELECT m.id, m.text, m.author, m.session, m.at, v.distance FROM"
                 " (SELECT rowid, distance FROM vectors WHERE vector MATCH ? AND k = ? AND"
                 " owner = ?) AS v JOIN memories AS m ON m.number = v.rowid"
                 " ORDER BY v.distance, m.number",
                 (_pack(vector), wanted + cast("int", own) * bool(without), owner),
-            )
+            ).fetchall()
             return [row for row in rows if not without or row[3] != without][:wanted]
 
         rows = await self._use(read, len(vector))
@@ -161,13 +179,13 @@ class VectorMemory:
         if not self._path.exists():
             return 0
 
-        def erase(connection: "apsw.Connection") -> int:
+        def erase(connection: _Database) -> int:
             chosen, values = "app = ? AND user_id = ?", [app_name, user_id]
             if id is not None:
                 chosen, values = f"{chosen} AND (id = ? OR session = ?)", [*values, id, id]
-            with connection:
-                numbers = connection.execute(f"SELECT number FROM memories WHERE {chosen}", values)
-                gone = [*numbers]
+            numbers = connection.execute(f"SELECT number FROM memories WHERE {chosen}", values)
+            gone = numbers.fetchall()
+            with _writing(connection):
                 connection.executemany("DELETE FROM vectors WHERE rowid = ?", gone)
                 connection.executemany("DELETE FROM memories WHERE number = ?", gone)
             if gone:
@@ -198,9 +216,9 @@ class VectorMemory:
             return 0
         vectors = await self._vectors([event.text for _, _, event in rows])
 
-        def write(connection: "apsw.Connection") -> int:
+        def write(connection: _Database) -> int:
             added = 0
-            with connection:
+            with _writing(connection):
                 for (id, session, event), vector in zip(rows, vectors, strict=True):
                     new = connection.execute(
                         "INSERT INTO memories (app, user_id, id, text, author, session, at)"
@@ -236,7 +254,7 @@ class VectorMemory:
             )
         return rows
 
-    async def _use(self, work: "Callable[[apsw.Connection], _Value]", width: int | None) -> _Value:
+    async def _use(self, work: Callable[[_Database], _Value], width: int | None) -> _Value:
         """Do something with the file, in a thread, one after the other."""
 
         def do() -> _Value:
@@ -249,7 +267,7 @@ class VectorMemory:
             return await asyncio.to_thread(do)
 
 
-def _connect(path: Path) -> "apsw.Connection":
+def _connect(path: Path) -> _Database:
     try:
         import apsw
         import sqlite_vec  # type: ignore[import-untyped]
@@ -260,13 +278,13 @@ def _connect(path: Path) -> "apsw.Connection":
             hint="pip install 'weft[vectors]'",
         ) from None
     try:
-        connection = apsw.Connection(str(path))
+        connection = cast("_Database", apsw.Connection(str(path)))
         connection.set_busy_timeout(_WAIT_MS)
-        connection.transaction_mode = "IMMEDIATE"
         connection.enable_load_extension(True)
         connection.load_extension(sqlite_vec.loadable_path())
         connection.enable_load_extension(False)
-        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        listed = connection.execute("SELECT name FROM sqlite_master").fetchall()
+        names = {name for (name,) in listed}
         if names and "memories" not in names:
             connection.close()
             raise StoreError(
@@ -284,19 +302,33 @@ def _connect(path: Path) -> "apsw.Connection":
         ) from error
 
 
-def _require_width(connection: "apsw.Connection", width: int | None, path: Path) -> None:
+def _require_width(connection: _Database, width: int | None, path: Path) -> None:
     """Make the tables for vectors of a width, or say that the file has others."""
     names = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vector_width'")
     if width is not None and not names.fetchall():
-        with connection:
+        with _writing(connection):
             connection.execute(_TABLES.format(width=width)).fetchall()
-    ((there,),) = connection.execute("SELECT width FROM vector_width") if width else ((width,),)
+    if width is None:
+        return
+    ((there,),) = connection.execute("SELECT width FROM vector_width").fetchall()
     if there != width:
         raise StoreError(
             f"{path.name} has vectors of {there} dimensions, and embed gives {width}",
             where="VectorMemory",
             hint="use the embeddings that it was written with, or another file",
         )
+
+
+@contextmanager
+def _writing(connection: _Database) -> Iterator[None]:
+    """A transaction. The connection's own `with` waits for others while it holds up all threads."""
+    connection.execute("BEGIN IMMEDIATE").fetchall()
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK").fetchall()
+        raise
+    connection.execute("COMMIT").fetchall()
 
 
 def _owner(app_name: str, user_id: str) -> str:
