@@ -273,7 +273,8 @@ def _describe_change(inspection: Inspection, number: int) -> str:
     assert isinstance(lead, list)
     line = f", line {broken.line}" if broken is not None and broken.line else ""
     before, after = _words_at(old, _number(lead[0])), _words_at(new, _number(lead[1]))
-    if not before or not after or before == after:
+    is_code = any(sign in before + after for sign in ("{", "}", "[", "]", '":', '","'))
+    if not before or not after or before == after or is_code:
         return line
     return f"{line}, “{before}” became “{after}”"
 
