@@ -159,7 +159,7 @@ def measure_first_byte() -> None:
     """CPU from the first byte that came to the first that is written, on the loop's thread."""
     came: list[float] = []
     taken: list[float] = []
-    pieces, send = proxy._pieces, proxy._Relay.send_piece
+    pieces, send = proxy.reply_pieces, proxy.ClientRelay.send_piece
 
     async def noting(reply: httpx2.Response) -> AsyncGenerator[bytes, None]:
         first = True
@@ -169,12 +169,12 @@ def measure_first_byte() -> None:
                 first = False
             yield piece
 
-    async def sending(relay: "proxy._Relay", piece: bytes) -> None:
+    async def sending(relay: proxy.ClientRelay, piece: bytes) -> None:
         await send(relay, piece)
         if len(taken) < len(came):
             taken.append(time.thread_time() - came[-1])
 
-    proxy._pieces, proxy._Relay.send_piece = noting, sending  # type: ignore[assignment,method-assign]
+    proxy.reply_pieces, proxy.ClientRelay.send_piece = noting, sending  # type: ignore[assignment,method-assign]
     from tests.server.proxy.talks import ANTHROPIC
     from tests.server.proxy.upstream import proxying
 

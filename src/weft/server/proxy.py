@@ -7,13 +7,9 @@ client's bytes go upstream as they came, the fault is counted, and the agent nev
 
 import asyncio
 import logging
-import zlib
 from collections import Counter
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterator,
-    Callable,
-    Coroutine,
     Mapping,
     Sequence,
 )
@@ -25,15 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from weft.compaction.compact import Compacted, compact_body, require_stateless
 from weft.compaction.reading import RequestBody, read_body
 from weft.declare import C
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import Redact
-from weft.dialects.answers import AnswerForm, AnswerWeave, answer_form
-from weft.dialects.stream import Events, Stream
+from weft.dialects.answers import AnswerForm, answer_form
+from weft.dialects.weave import AnswerWeave
 from weft.dialects.wire import objects_in
 from weft.errors import ModelError, UsageError
 from weft.ir.block import RECALL
@@ -46,11 +42,23 @@ from weft.server.problems import Problem
 from weft.server.proxy_history import (
     HistoryDigests,
     fingerprint,
+    read_json,
     replace_messages,
     restore_recalls,
 )
 from weft.server.proxy_records import CallLog, ProxyCall, SpendLimit
 from weft.server.proxy_redaction import ValueRestorer, redact_body
+from weft.server.proxy_relay import (
+    AnswerReader,
+    ClientRelay,
+    UpstreamRequest,
+    forwarded_headers,
+    has_body,
+    raw_path,
+    reply_pieces,
+    returned_headers,
+    unpack_body,
+)
 from weft.server.proxy_store import ProxyStore, RecallLeg, RecallRecord, RefusedPair
 from weft.values import Json, JsonObject
 
@@ -67,14 +75,6 @@ TOKEN_HEADER = b"x-weft-token"
 
 _MOST_RECALLS = 8
 """How often one answer may recall before the request goes as it came."""
-
-_HOPS = frozenset(
-    (
-        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"te"),
-        *(b"trailer", b"trailers", b"transfer-encoding", b"upgrade", b"host", b"expect"),
-    )
-)
-"""Headers that are for the next machine alone."""
 
 
 class PolicyRule(NamedTuple):
@@ -215,24 +215,24 @@ class Exchanges:
         """What went wrong here, by kind; the client noticed none of it."""
         self._digests = HistoryDigests()
         # one thread: what was worked out before is shared by all requests
-        self._thread = ThreadPoolExecutor(1, "weft proxy")
+        self.thread = ThreadPoolExecutor(1, "weft proxy")
 
     def close(self) -> None:
         """Let go of the thread and the store."""
-        self._thread.shutdown()
+        self.thread.shutdown()
         self.log.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one request on."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         query: str = scope["query_string"].decode("latin-1")
-        target = find_target(_raw_path(scope), query, headers, self.settings.upstreams)
-        relay = _Relay(scope, receive, send)
+        target = find_target(raw_path(scope), query, headers, self.settings.upstreams)
+        relay = ClientRelay(scope, receive, send)
         try:
             if target.dialect and scope["method"] == "POST":
                 came = await relay.read_body()
                 await relay.until_gone(self._exchange(relay, target, query, came))
-            elif _has_body(headers):
+            elif has_body(headers):
                 await self._pass(relay, target.url(query), relay.body_pieces())
             else:
                 await relay.until_gone(self._pass(relay, target.url(query), b""))
@@ -255,30 +255,30 @@ class Exchanges:
     # What goes.
 
     async def _pass(
-        self, relay: "_Relay", url: str, content: "bytes | AsyncIterator[bytes]"
+        self, relay: "ClientRelay", url: str, content: "bytes | AsyncIterator[bytes]"
     ) -> None:
         """Pass on what nobody reads, streamed both ways."""
-        headers = _forwarded(relay.scope["headers"])
+        headers = forwarded_headers(relay.scope["headers"], reads=False)
         method: str = relay.scope["method"]
         reply = await pass_on(method, url, headers, content, self.settings.timeouts)
         await relay.pass_reply(reply)
 
     async def _exchange(
-        self, relay: "_Relay", target: ProxyTarget, query: str, came: bytes
+        self, relay: "ClientRelay", target: ProxyTarget, query: str, came: bytes
     ) -> None:
         scope = relay.scope
         headers: dict[bytes, bytes] = dict(scope["headers"])
         loop = asyncio.get_running_loop()
-        prepared = await loop.run_in_executor(self._thread, self._prepare, came, target, headers)
+        prepared = await loop.run_in_executor(self.thread, self._prepare, came, target, headers)
         call = prepared.call
         refusal = self.log.find_limit(call, self.settings.limits)
         if refusal:
             await _failure(scope, 429, refusal)(scope, relay.receive, relay.send)
             return
         unpacked = prepared.original is not came
-        asking = _Asking(
+        asking = UpstreamRequest(
             target.url(query),
-            _forwarded(
+            forwarded_headers(
                 scope["headers"],
                 packed=not unpacked and prepared.sent is came,
                 plain=prepared.recalls or bool(prepared.known),
@@ -288,7 +288,7 @@ class Exchanges:
         try:
             await self._ask(relay, asking, prepared)
         finally:
-            await loop.run_in_executor(self._thread, self._finish, prepared)
+            await loop.run_in_executor(self.thread, self._finish, prepared)
 
     def _prepare(
         self, came: bytes, target: ProxyTarget, headers: Mapping[bytes, bytes]
@@ -300,7 +300,7 @@ class Exchanges:
         )
         raw = came
         try:
-            raw = _unpack(came, headers.get(b"content-encoding", b""))
+            raw = unpack_body(came, headers.get(b"content-encoding", b""))
             body = read_body(raw, target.dialect)
             if body.is_list:
                 raise UsageError("the request is a list", where="weft proxy")
@@ -354,7 +354,9 @@ class Exchanges:
 
     # What comes back.
 
-    async def _ask(self, relay: "_Relay", asking: "_Asking", prepared: PreparedRequest) -> None:
+    async def _ask(
+        self, relay: "ClientRelay", asking: "UpstreamRequest", prepared: PreparedRequest
+    ) -> None:
         call = prepared.call
         reply = await asking.send(prepared.sent)
         if reply.status_code == 400 and prepared.sent is not prepared.original:
@@ -364,8 +366,8 @@ class Exchanges:
             call.fault = "refused: 400"
             pair = RefusedPair(
                 call.dialect,
-                _json(prepared.original),
-                _json(prepared.sent),
+                read_json(prepared.original),
+                read_json(prepared.sent),
                 answer.decode("utf-8", "replace"),
             )
             reply = await asking.send(prepared.original)
@@ -378,7 +380,7 @@ class Exchanges:
         call.status = reply.status_code
         changes = prepared.recalls or bool(prepared.known)
         if reply.status_code >= 400 or not changes:
-            observer = _Observer(prepared.form, reply)
+            observer = AnswerReader(prepared.form, reply)
             await relay.pass_reply(reply, observer.feed)
             call.answer = observer.body()
             return
@@ -389,8 +391,8 @@ class Exchanges:
 
     async def _weave(
         self,
-        relay: "_Relay",
-        asking: "_Asking",
+        relay: "ClientRelay",
+        asking: "UpstreamRequest",
         prepared: PreparedRequest,
         reply: "httpx2.Response",
     ) -> None:
@@ -399,10 +401,10 @@ class Exchanges:
         if prepared.known:
             restorer = ValueRestorer(form, prepared.known).event
         weave = AnswerWeave(form, RECALL if prepared.recalls else "", restorer)
-        await relay.start(reply.status_code, _returned(reply, changed=True))
+        await relay.start(reply.status_code, returned_headers(reply, changed=True))
         turn = _Recalling(self, prepared)
         while True:
-            async with aclosing(_pieces(reply)) as pieces:
+            async with aclosing(reply_pieces(reply)) as pieces:
                 async for piece in pieces:
                     out = weave.feed(piece)
                     if out:
@@ -435,8 +437,8 @@ class Exchanges:
 
     async def _join(
         self,
-        relay: "_Relay",
-        asking: "_Asking",
+        relay: "ClientRelay",
+        asking: "UpstreamRequest",
         prepared: PreparedRequest,
         reply: "httpx2.Response",
     ) -> None:
@@ -445,7 +447,7 @@ class Exchanges:
         while True:
             raw = await reply.aread()
             await reply.aclose()
-            value = _json(raw)
+            value = read_json(raw)
             body = value if isinstance(value, dict) and reply.status_code < 400 else None
             following = await turn.take(body)
             if following is None or body is None:
@@ -464,7 +466,7 @@ class Exchanges:
             if prepared.known:
                 shown = ValueRestorer(prepared.form, prepared.known).body(visible)
             raw = msgspec.json.encode(shown)
-        await relay.start(reply.status_code, _returned(reply, changed=True, length=len(raw)))
+        await relay.start(reply.status_code, returned_headers(reply, changed=True, length=len(raw)))
         await relay.send_piece(raw)
         await relay.end()
 
@@ -505,7 +507,7 @@ class _Recalling:
             return None
         prepared.call.recalls += len(calls)
         loop = asyncio.get_running_loop()
-        thread = self._exchanges._thread
+        thread = self._exchanges.thread
         try:
             results = await loop.run_in_executor(thread, self._answer_all, calls)
             if any(name not in ("", RECALL) for name in map(form.call_name, pieces)):
@@ -571,224 +573,10 @@ def _places(form: AnswerForm, pieces: Sequence[JsonObject]) -> list[int]:
     return [place + at for at, place in enumerate(places)]
 
 
-class _Asking(NamedTuple):
-    """How to ask upstream, with any body."""
-
-    url: str
-    headers: list[tuple[bytes, bytes]]
-    timeouts: Timeouts
-
-    async def send(self, body: bytes) -> "httpx2.Response":
-        return await pass_on("POST", self.url, self.headers, body, self.timeouts)
-
-
-class _Relay:
-    """The client's end of the line."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.is_started = self.is_ended = False
-        self._send = send
-
-    async def send(self, message: Message) -> None:
-        """Send anything."""
-        self.is_started = True
-        await self._send(message)
-
-    async def read_body(self) -> bytes:
-        """All that the client sends."""
-        return b"".join([piece async for piece in self.body_pieces()])
-
-    async def body_pieces(self) -> AsyncIterator[bytes]:
-        """What the client sends, as it comes."""
-        while True:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise ModelError("the client is gone", code="connection")
-            yield message.get("body", b"")
-            if not message.get("more_body", False):
-                return
-
-    async def until_gone(self, work: Coroutine[None, None, None]) -> None:
-        """Do something for the client, and leave it when the client is gone."""
-        task = asyncio.ensure_future(work)
-        watch = asyncio.ensure_future(self._wait_gone())
-        try:
-            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and self.is_ended:  # the client has it all
-                await task
-        finally:
-            watch.cancel()
-            if not task.done():
-                task.cancel()
-                await asyncio.wait((task,))
-        if not task.cancelled():
-            task.result()
-
-    async def _wait_gone(self) -> None:
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
-
-    async def pass_reply(
-        self, reply: "httpx2.Response", feed: Callable[[bytes], None] | None = None
-    ) -> None:
-        """Pass an answer on as it comes."""
-        try:
-            await self.start(reply.status_code, _returned(reply, changed=False))
-            async for piece in reply.aiter_raw():
-                await self.send_piece(piece)
-                if feed is not None:
-                    feed(piece)
-            await self.end()
-        except ModelError:
-            raise
-        except Exception as error:
-            raise ModelError(f"the answer broke off: {type(error).__name__}") from error
-        finally:
-            await reply.aclose()
-
-    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Begin to answer."""
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-
-    async def send_piece(self, piece: bytes) -> None:
-        """Send a piece of the answer."""
-        if piece:
-            await self.send({"type": "http.response.body", "body": piece, "more_body": True})
-
-    async def end(self) -> None:
-        """End the answer."""
-        self.is_ended = True
-        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-class _Observer:
-    """Reads along in an answer that goes on as it comes, for what the provider counted."""
-
-    def __init__(self, form: AnswerForm, reply: "httpx2.Response") -> None:
-        self._form = form
-        packed = reply.headers.get("content-encoding", "identity")
-        self._unpack: Callable[[bytes], bytes] | None = None
-        if packed == "gzip":
-            self._unpack = zlib.decompressobj(31).decompress
-        self._reads = packed in ("identity", "gzip") and reply.status_code < 400
-        self._events: Events | None = None
-        self._stream: Stream | None = None
-        if "event-stream" in reply.headers.get("content-type", ""):
-            self._events, self._stream = Events(), form.stream()
-        self._whole = bytearray()
-
-    def feed(self, piece: bytes) -> None:
-        """Take a piece; what cannot be read is not read on."""
-        if not self._reads:
-            return
-        try:
-            data = self._unpack(piece) if self._unpack is not None else piece
-            if self._events is None or self._stream is None:
-                self._whole += data
-                return
-            for name, text in self._events.feed(data):
-                self._stream.feed(name, msgspec.json.decode(text))
-            if self._events.done:
-                self._stream.note_end()
-        except Exception:
-            self._reads = False
-
-    def body(self) -> JsonObject | None:
-        """The whole answer, as far as it could be read."""
-        if not self._reads:
-            return None
-        if self._stream is None:
-            value = _json(bytes(self._whole))
-            return value if isinstance(value, dict) else None
-        try:
-            return self._stream.body()
-        except ModelError:
-            return None
-
-
-async def _pieces(reply: "httpx2.Response") -> AsyncGenerator[bytes, None]:
-    coded = reply.headers.get("content-encoding", "identity") != "identity"
-    try:
-        async for piece in reply.aiter_bytes() if coded else reply.aiter_raw():
-            yield piece
-    except Exception as error:
-        raise ModelError(f"the answer broke off: {type(error).__name__}") from error
-
-
-def _raw_path(scope: Scope) -> str:
-    """The path as the client spelled it."""
-    raw: bytes | None = scope.get("raw_path")
-    return raw.decode("latin-1").partition("?")[0] if raw else scope["path"]
-
-
-def _has_body(headers: Mapping[bytes, bytes]) -> bool:
-    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
-
-
-def _forwarded(
-    headers: Sequence[tuple[bytes, bytes]], *, packed: bool = True, plain: bool = False
-) -> list[tuple[bytes, bytes]]:
-    """The headers that go upstream.
-
-    Without `packed` the body is not as it came, so its length and packing are not either. With
-    `plain` the answer must not be packed, since it may be changed.
-    """
-    gone = _hops_in(headers) | (set() if packed else {b"content-length", b"content-encoding"})
-    sent = [
-        (name, value)
-        for name, value in headers
-        if name not in gone and not name.startswith(b"x-weft-") and name != b"accept-encoding"
-    ]
-    accepts = b" ".join(value for name, value in headers if name == b"accept-encoding")
-    sent.append((b"accept-encoding", b"gzip" if b"gzip" in accepts and not plain else b"identity"))
-    return sent
-
-
-def _returned(
-    reply: "httpx2.Response", *, changed: bool, length: int | None = None
-) -> list[tuple[bytes, bytes]]:
-    """The headers that go back to the client."""
-    headers = [(name.lower(), value) for name, value in reply.headers.raw]
-    gone = _hops_in(headers) | ({b"content-length", b"content-encoding"} if changed else set())
-    gone.add(b"date")  # the server has its own
-    kept = [(name, value) for name, value in headers if name not in gone]
-    if length is not None:
-        kept.append((b"content-length", str(length).encode()))
-    return kept
-
-
-def _hops_in(headers: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
-    """The headers that are for the next machine alone, also those that it was told of."""
-    named = [value.split(b",") for name, value in headers if name == b"connection"]
-    return {*_HOPS, *(word.strip().lower() for words in named for word in words)}
-
-
-def _unpack(raw: bytes, packing: bytes) -> bytes:
-    """The body of a request, unpacked."""
-    if packing in (b"", b"identity"):
-        return raw
-    try:
-        if packing in (b"gzip", b"deflate"):
-            return zlib.decompress(raw, 47)
-    except zlib.error as error:
-        raise UsageError(f"the body cannot be unpacked: {error}", where="weft proxy") from None
-    raise UsageError(f"the body is packed as {packing.decode('latin-1')}", where="weft proxy")
-
-
 def _bytes_of(request: Compacted | RequestBody) -> bytes:
     sent = request.request
     assert isinstance(sent, bytes)
     return sent
-
-
-def _json(raw: bytes) -> Json:
-    try:
-        value: Json = msgspec.json.decode(raw)
-    except (ValueError, RecursionError):
-        return None
-    return value
 
 
 def _takes_recall(body: RequestBody, form: AnswerForm, target: ProxyTarget) -> bool:

@@ -8,8 +8,9 @@ import msgspec
 
 from weft.compaction.reading import RequestBody
 from weft.compaction.splicing import encode, splice, split_list, split_object
-from weft.dialects.answers import LOOSE_TEXT, AnswerForm, take_pieces
+from weft.dialects.answers import LOOSE_TEXT, AnswerForm
 from weft.dialects.caching import MARKS
+from weft.dialects.weave import take_pieces
 from weft.dialects.wire import object_in
 from weft.server.proxy_store import ProxyStore, RecallRecord
 from weft.values import Json, JsonObject

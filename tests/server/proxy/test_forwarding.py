@@ -116,7 +116,10 @@ def test_what_nobody_reads_is_streamed_both_ways() -> None:
         assert (seen.method, seen.path, seen.query) == ("PUT", "/v1/files/a%2Fb", "x=%20y")
         assert seen.headers["x-api-key"] == "sk-secret"
         assert not {"x-hop", "x-weft-session"} & seen.headers.keys()
-        assert client.get(f"{proxy.url}/v1/models").status_code == 418
+        cookie = {"cookie": "weft-8787=token", "accept-encoding": "br"}
+        assert client.get(f"{proxy.url}/favicon.ico", headers=cookie).status_code == 418
+        assert "cookie" not in proxy.upstream.seen[-1].headers
+        assert proxy.upstream.seen[-1].headers["accept-encoding"] == "br"
         assert client.head(f"{proxy.url}/").status_code == 418
 
 

@@ -1,0 +1,250 @@
+"""The two ends of a proxy's line: the client's, and the provider's, with what stands in headers."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from starlette.types import Message, Receive, Scope, Send
+
+from weft.dialects.answers import AnswerForm
+from weft.dialects.stream import Events, Stream
+from weft.errors import ModelError, UsageError
+from weft.models.http import Timeouts, pass_on
+from weft.server.proxy_history import read_json
+from weft.values import JsonObject
+
+if TYPE_CHECKING:
+    import httpx2
+
+_HOPS = frozenset(
+    (
+        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"te"),
+        *(b"trailer", b"trailers", b"transfer-encoding", b"upgrade", b"host", b"expect"),
+    )
+)
+"""Headers that are for the next machine alone."""
+
+_SIZES = frozenset((b"content-length", b"content-encoding"))
+_NOTHING: frozenset[bytes] = frozenset()
+
+
+class UpstreamRequest(NamedTuple):
+    """How to ask upstream, with any body."""
+
+    url: str
+    headers: list[tuple[bytes, bytes]]
+    timeouts: Timeouts
+
+    async def send(self, body: bytes) -> "httpx2.Response":
+        """Ask with a body; the head of the answer."""
+        return await pass_on("POST", self.url, self.headers, body, self.timeouts)
+
+
+class ClientRelay:
+    """The client's end of the line."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.is_started = self.is_ended = False
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        """Send anything."""
+        self.is_started = True
+        await self._send(message)
+
+    async def read_body(self) -> bytes:
+        """All that the client sends."""
+        return b"".join([piece async for piece in self.body_pieces()])
+
+    async def body_pieces(self) -> AsyncIterator[bytes]:
+        """What the client sends, as it comes."""
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ModelError("the client is gone", code="connection")
+            yield message.get("body", b"")
+            if not message.get("more_body", False):
+                return
+
+    async def until_gone(self, work: Coroutine[None, None, None]) -> None:
+        """Do something for the client, and leave it when the client is gone."""
+        task = asyncio.ensure_future(work)
+        watch = asyncio.ensure_future(self._wait_gone())
+        try:
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and self.is_ended:  # the client has it all
+                await task
+        finally:
+            watch.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.result()
+
+    async def _wait_gone(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def pass_reply(
+        self, reply: "httpx2.Response", feed: Callable[[bytes], None] | None = None
+    ) -> None:
+        """Pass an answer on as it comes."""
+        try:
+            await self.start(reply.status_code, returned_headers(reply, changed=False))
+            async for piece in reply.aiter_raw():
+                await self.send_piece(piece)
+                if feed is not None:
+                    feed(piece)
+            await self.end()
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(f"the answer broke off: {type(error).__name__}") from error
+        finally:
+            await reply.aclose()
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Begin to answer."""
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def send_piece(self, piece: bytes) -> None:
+        """Send a piece of the answer."""
+        if piece:
+            await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def end(self) -> None:
+        """End the answer."""
+        self.is_ended = True
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class AnswerReader:
+    """Reads along in an answer that goes on as it comes, for what the provider counted."""
+
+    def __init__(self, form: AnswerForm, reply: "httpx2.Response") -> None:
+        self._form = form
+        packed = reply.headers.get("content-encoding", "identity")
+        self._unpack: Callable[[bytes], bytes] | None = None
+        if packed == "gzip":
+            self._unpack = zlib.decompressobj(31).decompress
+        self._reads = packed in ("identity", "gzip") and reply.status_code < 400
+        self._events: Events | None = None
+        self._stream: Stream | None = None
+        if "event-stream" in reply.headers.get("content-type", ""):
+            self._events, self._stream = Events(), form.stream()
+        self._whole = bytearray()
+
+    def feed(self, piece: bytes) -> None:
+        """Take a piece; what cannot be read is not read on."""
+        if not self._reads:
+            return
+        try:
+            data = self._unpack(piece) if self._unpack is not None else piece
+            if self._events is None or self._stream is None:
+                self._whole += data
+                return
+            for name, text in self._events.feed(data):
+                self._stream.feed(name, msgspec.json.decode(text))
+            if self._events.done:
+                self._stream.note_end()
+        except Exception:
+            self._reads = False
+
+    def body(self) -> JsonObject | None:
+        """The whole answer, as far as it could be read."""
+        if not self._reads:
+            return None
+        if self._stream is None:
+            value = read_json(bytes(self._whole))
+            return value if isinstance(value, dict) else None
+        try:
+            return self._stream.body()
+        except ModelError:
+            return None
+
+
+async def reply_pieces(reply: "httpx2.Response") -> AsyncGenerator[bytes, None]:
+    """The pieces of an answer as they come, unpacked."""
+    coded = reply.headers.get("content-encoding", "identity") != "identity"
+    try:
+        async for piece in reply.aiter_bytes() if coded else reply.aiter_raw():
+            yield piece
+    except Exception as error:
+        raise ModelError(f"the answer broke off: {type(error).__name__}") from error
+
+
+def raw_path(scope: Scope) -> str:
+    """The path as the client spelled it."""
+    raw: bytes | None = scope.get("raw_path")
+    return raw.decode("latin-1").partition("?")[0] if raw else scope["path"]
+
+
+def has_body(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a request has a body."""
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+
+def forwarded_headers(
+    headers: Sequence[tuple[bytes, bytes]],
+    *,
+    packed: bool = True,
+    reads: bool = True,
+    plain: bool = False,
+) -> list[tuple[bytes, bytes]]:
+    """The headers that go upstream.
+
+    Without `packed` the body is not as it came, so its length and packing are not either. If we
+    read along, the answer must be packed as we can unpack it; with `plain`, where it may be
+    changed, not at all.
+    """
+    gone = _hops_in(headers) | (_NOTHING if packed else _SIZES)
+    sent = [
+        (name, value)
+        for name, value in headers
+        if name not in gone
+        and not name.startswith(b"x-weft-")
+        and not (reads and name == b"accept-encoding")
+        # the token of our page is nobody else's
+        and not (name == b"cookie" and b"weft-" in value)
+    ]
+    if not reads:
+        return sent
+    accepts = b" ".join(value for name, value in headers if name == b"accept-encoding")
+    sent.append((b"accept-encoding", b"gzip" if b"gzip" in accepts and not plain else b"identity"))
+    return sent
+
+
+def returned_headers(
+    reply: "httpx2.Response", *, changed: bool, length: int | None = None
+) -> list[tuple[bytes, bytes]]:
+    """The headers that go back to the client."""
+    headers = [(name.lower(), value) for name, value in reply.headers.raw]
+    gone = _hops_in(headers) | (_SIZES if changed else _NOTHING)
+    gone.add(b"date")  # the server has its own
+    kept = [(name, value) for name, value in headers if name not in gone]
+    if length is not None:
+        kept.append((b"content-length", str(length).encode()))
+    return kept
+
+
+def _hops_in(headers: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
+    """The headers that are for the next machine alone, also those that it was told of."""
+    named = [value.split(b",") for name, value in headers if name == b"connection"]
+    return {*_HOPS, *(word.strip().lower() for words in named for word in words)}
+
+
+def unpack_body(raw: bytes, packing: bytes) -> bytes:
+    """The body of a request, unpacked."""
+    if packing in (b"", b"identity"):
+        return raw
+    try:
+        if packing in (b"gzip", b"deflate"):
+            return zlib.decompress(raw, 47)
+    except zlib.error as error:
+        raise UsageError(f"the body cannot be unpacked: {error}", where="weft proxy") from None
+    raise UsageError(f"the body is packed as {packing.decode('latin-1')}", where="weft proxy")
