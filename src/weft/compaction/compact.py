@@ -631,8 +631,8 @@ class _Work:
         asked = self.body.is_list or not cache.breakpoints or self._is_marked
         # providers read whole strides again: half of one is lost on average, wherever they begin
         even = cache._replace(stride=1)
-        kept = max(cache.minimum, shared - cache.stride // 2) if shared >= cache.minimum else 0
-        return load_of(tokens, kept if asked else 0, even, asked=asked)
+        reread = max(cache.minimum, shared - cache.stride // 2) if shared >= cache.minimum else 0
+        return load_of(tokens, reread if asked else 0, even, asked=asked)
 
     @cached_property
     def _is_marked(self) -> bool:

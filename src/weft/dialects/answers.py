@@ -213,12 +213,12 @@ class ChatForm(AnswerForm):
     def turns_of(self, body: JsonObject) -> list[JsonObject]:
         """The message, without fields that only answers have."""
         message = object_in(object_in(_first(body.get("choices"))).get("message"))
-        said = {
+        message = {
             key: value
             for key, value in message.items()
             if value is not None and key not in ("annotations", "audio", "refusal")
         }
-        return [{**said, "role": "assistant", "content": said.get("content")}]
+        return [{**message, "role": "assistant", "content": message.get("content")}]
 
     def put_turns(self, body: JsonObject, turns: Sequence[JsonObject]) -> JsonObject:
         """The first choice says something else."""
@@ -511,9 +511,9 @@ class GeminiForm(AnswerForm):
         if not parts:
             return []
         spoken = {key: one for key, one in candidate.items() if key in ("index", "safetyRatings")}
-        said: JsonObject = {**spoken, "content": {**content, "parts": [*parts]}}
+        candidate: JsonObject = {**spoken, "content": {**content, "parts": [*parts]}}
         rest = {key: one for key, one in event.items() if key != self.usage_field}
-        return [{**rest, "candidates": [said]}]
+        return [{**rest, "candidates": [candidate]}]
 
     def close_events(self, weave: "AnswerWeave", total: JsonObject) -> list[JsonObject]:
         """Each chunk has counted through already."""

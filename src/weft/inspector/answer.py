@@ -49,8 +49,8 @@ def describe_answer(inspection: Inspection, number: int) -> JsonObject:
 
 def read_media(inspection: Inspection, event: str, place: int) -> JsonObject:
     """A picture, a sound or a document of an event: its type, and its base64 text."""
-    found = next((one for one in inspection.session.events if one.id == event), None)
-    parts = parts_of(found) if found is not None else ()
+    answer_event = next((one for one in inspection.session.events if one.id == event), None)
+    parts = parts_of(answer_event) if answer_event is not None else ()
     media = parts[place].inline_data if place < len(parts) else None
     if media is None or not media.data:
         raise UsageError("there is no such file in the log", where="inspector")
@@ -70,7 +70,7 @@ def _model_of(step: AnsweredStep) -> str:
 def _find_results(events: Sequence[Event], place: int, show: MaskedTexts) -> JsonObject:
     """What the calls of an answer returned, by their ids, with the event that has it."""
     wanted = {call.id for call in events[place].calls if call.id}
-    found: JsonObject = {}
+    facts: JsonObject = {}
     for index in range(place + 1, len(events)):
         if not wanted:
             break
@@ -78,5 +78,5 @@ def _find_results(events: Sequence[Event], place: int, show: MaskedTexts) -> Jso
             if result.id in wanted:
                 wanted.discard(result.id)
                 text = show.text(compact(show.value(result.response or {})))
-                found[result.id or ""] = {"index": index, "text": shorten(text, 4 * SHORT)}
-    return found
+                facts[result.id or ""] = {"index": index, "text": shorten(text, 4 * SHORT)}
+    return facts

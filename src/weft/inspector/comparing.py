@@ -107,12 +107,12 @@ def _blocks_of(request: Compilation) -> list[_ComparedBlock]:
 
 def _find_parting(one: Inspection, other: Inspection) -> JsonObject | None:
     """The first block in which the requests of two sides differ; None where none does."""
-    for left, right in zip(one.steps, other.steps, strict=False):
-        if left.request is None or right.request is None:
+    for before, right in zip(one.steps, other.steps, strict=False):
+        if before.request is None or right.request is None:
             continue
-        if left.request.hash == right.request.hash:
+        if before.request.hash == right.request.hash:
             continue
-        old, new = _blocks_of(left.request), _blocks_of(right.request)
+        old, new = _blocks_of(before.request), _blocks_of(right.request)
         if old == new:
             continue  # only the model or an option is another
         both = zip(old, new, strict=False)
@@ -126,7 +126,7 @@ def _find_parting(one: Inspection, other: Inspection) -> JsonObject | None:
         ]
         block = (old + new)[at] if at < len(old) else new[at]
         words = f"{block.role} {block.kind}".strip()
-        return {"step": left.number, "block": at + 1, "kind": words, "texts": sides}
+        return {"step": before.number, "block": at + 1, "kind": words, "texts": sides}
     return None
 
 
@@ -204,13 +204,13 @@ async def run_again(
     for event in session.events:
         if event.author != "user" or event.content is None or event.results:
             continue
-        given = {**(state or {}), **event.actions.state_delta}
+        merged_state = {**(state or {}), **event.actions.state_delta}
         try:
             await runner.run(
                 event.content,
                 user_id=session.user_id,
                 session_id=session.id,
-                state={key: value for key, value in given.items() if value is not None} or None,
+                state={key: value for key, value in merged_state.items() if value is not None} or None,
             )
         except _Parted:
             break
@@ -256,7 +256,7 @@ class RecordedResults:
     def __init__(self, session: Session, most: int) -> None:
         self.parted: JsonObject | None = None
         """The call that was not recorded."""
-        self._left = most
+        self._steps_left = most
         self._results: dict[tuple[str, bytes], list[JsonObject]] = {}
         asked = {call.id: call for event in session.events for call in event.calls if call.id}
         for event in session.events:
@@ -268,8 +268,8 @@ class RecordedResults:
 
     def before_model(self, context: object, prompt: object) -> None:
         """Count the calls of models."""
-        self._left -= 1
-        if self._left < 0:
+        self._steps_left -= 1
+        if self._steps_left < 0:
             raise _Parted("the session made more calls than a second run may", where="rerun")
 
     def before_tool(self, context: ToolContext, tool: Tool, args: JsonObject) -> JsonObject | None:

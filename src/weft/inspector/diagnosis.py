@@ -52,9 +52,9 @@ class Finding(NamedTuple):
 def diagnose(inspection: Inspection) -> JsonObject:
     """The findings of a session, the dearest first."""
     ledger = Ledger(inspection.steps)
-    found = [*_find_breaks(inspection, ledger), *_find_repeats(inspection)]
-    found = sorted(found, key=lambda one: -one.cost)
-    findings = [*_find_largest(ledger), *found][:LINES]
+    findings = [*_find_breaks(inspection, ledger), *_find_repeats(inspection)]
+    findings = sorted(findings, key=lambda one: -one.cost)
+    findings = [*_find_largest(ledger), *findings][:LINES]
     mask = inspection.mask
     if mask is not None:
         findings = [one._replace(words=mask.text(one.words)) for one in findings]
@@ -155,15 +155,15 @@ class _Prices:
     """The prices of a request's tokens from its start: cached ones, then those that are kept."""
 
     def __init__(self, load: Load, rates: Rates) -> None:
-        self._left = [load.cached, load.written, load.fresh]
+        self._unspent = [load.cached, load.written, load.fresh]
         self._prices = (rates.read, rates.write, rates.fresh)
 
     def take(self, tokens: int) -> float:
         """What the next tokens cost."""
         cost = 0.0
         for at, price in enumerate(self._prices):
-            some = min(tokens, self._left[at])
-            self._left[at] -= some
+            some = min(tokens, self._unspent[at])
+            self._unspent[at] -= some
             tokens -= some
             cost += some * price
         return cost
@@ -311,8 +311,8 @@ def _find_repeats(inspection: Inspection) -> Iterator[Finding]:
     holders = [agent for agent, events in sizes.items() if common & events.keys()]
     if len(holders) < 2:
         return
-    held = {agent: sum(sizes[agent].get(event, 0) for event in common) for agent in holders}
-    repeated = sorted(held.values())[-2]
+    repeated_tokens = {agent: sum(sizes[agent].get(event, 0) for event in common) for agent in holders}
+    repeated = sorted(repeated_tokens.values())[-2]
     wholes = (sum(sizes[agent].values()) for agent in holders)
     if repeated < _REPEATED or repeated < 0.25 * max(1, min(wholes)):
         return

@@ -350,15 +350,15 @@ class _SessionRows:
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[tuple[int, str], JsonObject]] = {}
-        self._shown: dict[str, tuple[tuple[int, str], MaskedTexts]] = {}
+        self._masked_texts: dict[str, tuple[tuple[int, str], MaskedTexts]] = {}
 
     def shown(self, key: str, session: Session, rules: MaskRules) -> MaskedTexts:
         """How the texts of a session may be shown."""
         if not rules:
             return MaskedTexts(None)
-        version, known = _version(session), self._shown.get(key)
+        version, known = _version(session), self._masked_texts.get(key)
         if known is None or known[0] != version:
-            known = self._shown[key] = (version, MaskedTexts(Mask(rules, session)))
+            known = self._masked_texts[key] = (version, MaskedTexts(Mask(rules, session)))
         return known[1]
 
     def row(
@@ -441,10 +441,10 @@ def find_words(session: Session, words: Sequence[str], show: MaskedTexts, name: 
         low = text.lower()
         here = [word for word in missing if word in low]
         if here and not hit:
-            shown = show.text(text)
-            at = shown.lower().find(here[0])
+            masked = show.text(text)
+            at = masked.lower().find(here[0])
             # a value that is hidden is found, and not shown
-            hit = shown[max(0, at - _AROUND) : at + _AROUND].strip() if at >= 0 else ""
+            hit = masked[max(0, at - _AROUND) : at + _AROUND].strip() if at >= 0 else ""
         missing -= {*here}
     return None if missing else hit
 

@@ -219,10 +219,10 @@ def _with_problem(prompt: Prompt, env: Env, view: int, *, stays: str) -> Prompt:
             hint = "write a shorter instruction, or fewer tools, or take a model with more room"
         elif not stays:
             hint = f"write .budget({window}), which also leaves things out"
-    found = report(
+    diagnostic = report(
         "WEFT509", Origin("field", "context", env.agent), message, hint, severity=severity
     )
-    return msgspec.structs.replace(prompt, diagnostics=(*prompt.diagnostics, found))
+    return msgspec.structs.replace(prompt, diagnostics=(*prompt.diagnostics, diagnostic))
 
 
 def _window_for(view: int, env: Env) -> int:

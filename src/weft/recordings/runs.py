@@ -488,8 +488,8 @@ def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]
         history = [*objects_in(last.get("query")), answer]
     for message in history:
         ids = message.get("tool_call_ids")
-        kept = ("role", "content", "tool_calls")
-        plain: JsonObject = {key: message[key] for key in kept if key in message}
+        fields = ("role", "content", "tool_calls")
+        plain: JsonObject = {key: message[key] for key in fields if key in message}
         thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
         if any(thoughts):
             plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))

@@ -497,13 +497,13 @@ class ModelCall:
         cleared = self._plan.agent.cleared
         if not cleared:
             return TRUSTED
-        shown = [
+        visible_items = [
             one.name
             for one in self._invocation.labels
             if one.name in cleared
             and not names.isdisjoint((*one.keys, *(f"artifact:{name}" for name in one.artifacts)))
         ]
-        return TrustLabel(secrets=tuple(sorted(shown))) if shown else TRUSTED
+        return TrustLabel(secrets=tuple(sorted(visible_items))) if visible_items else TRUSTED
 
     def _audience(self) -> Literal["internal"] | None:
         """Whether what the agent says is data for others: then it is not shown as the answer."""

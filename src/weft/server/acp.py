@@ -353,10 +353,10 @@ async def run_stdio(agent: EditorAgent) -> None:
 @contextmanager
 def _only_writer_of_stdout() -> Generator[None]:
     """Give stdout to the block: whatever else prints, tools among it, prints to stderr."""
-    shown = sys.stdout
+    stdout = sys.stdout
     sys.stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
         yield
     finally:
-        sys.stdout = shown
+        sys.stdout = stdout

@@ -159,10 +159,10 @@ class ProxyApplication(Application):
         """Who asks: anybody on this machine, or who shows a token."""
         if self._tokens is None:
             return "local"
-        shown = connection.headers.get(TOKEN_HEADER.decode(), "")
-        headers = {b"authorization": b"Bearer " + shown.encode("latin-1")}
+        token = connection.headers.get(TOKEN_HEADER.decode(), "")
+        headers = {b"authorization": b"Bearer " + token.encode("latin-1")}
         who = self._tokens.identify({**connection.scope, "weft.headers": headers})
-        return who.name if shown and who is not None else None
+        return who.name if token and who is not None else None
 
     async def close(self) -> None:
         """End what is under way, and close the store."""
@@ -462,10 +462,10 @@ class Exchanges:
         prepared.call.answer = visible
         prepared.call.status = reply.status_code
         if visible is not None and (turn.is_changed or prepared.known):
-            shown = visible
+            restored = visible
             if prepared.known:
-                shown = ValueRestorer(prepared.form, prepared.known).body(visible)
-            raw = msgspec.json.encode(shown)
+                restored = ValueRestorer(prepared.form, prepared.known).body(visible)
+            raw = msgspec.json.encode(restored)
         await relay.start(reply.status_code, returned_headers(reply, changed=True, length=len(raw)))
         await relay.send_piece(raw)
         await relay.end()

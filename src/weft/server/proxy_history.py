@@ -36,22 +36,22 @@ class HistoryDigests:
         chain = [at]
         known = self._known
         for key, message in zip(body.keys, body.messages, strict=True):
-            said = known.get(key)
-            if said is None:
-                said = self._add(key, message)
-            at = blake2b(at + said, digest_size=16).digest()
+            message_hash = known.get(key)
+            if message_hash is None:
+                message_hash = self._add(key, message)
+            at = blake2b(at + message_hash, digest_size=16).digest()
             chain.append(at)
         return chain
 
     def _add(self, key: bytes, message: Json) -> bytes:
-        said = blake2b(encode(_plain(message)), digest_size=16).digest()
+        message_hash = blake2b(encode(_plain(message)), digest_size=16).digest()
         self._size += len(key)
         if self._size > self.LARGEST:
             self._known.clear()
             self._size = len(key)
         if len(key) < self.LARGEST:
-            self._known[key] = said
-        return said
+            self._known[key] = message_hash
+        return message_hash
 
 
 def _plain(value: Json) -> Json:
@@ -79,8 +79,8 @@ def fingerprint(form: AnswerForm, turns: Sequence[JsonObject]) -> str:
             calls.append(f"{name} {piece.get('call_id') or piece.get('id') or ''}")
         elif not piece.get("thought") and "field" not in piece:
             words += _texts_in(piece)
-    said = "".join("".join(words).split())
-    return blake2b("\0".join((said, *calls)).encode("utf-8", "replace")).hexdigest()[:32]
+    letters = "".join("".join(words).split())
+    return blake2b("\0".join((letters, *calls)).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _texts_in(piece: JsonObject) -> Iterator[str]:

@@ -102,10 +102,10 @@ class ValueRestorer:
             text = (before[1] if before is not None else "") + str(holder[key])
             kind = "arguments" if self._is_json(copied, key) else key
             match = _MAY_BEGIN.search(text)
-            held = text[match.start() :] if match is not None else ""
-            if held:
-                self._waiting[channel] = copied, held, kind
-            holder[key] = self._text(text[: len(text) - len(held)], kind)
+            tail = text[match.start() :] if match is not None else ""
+            if tail:
+                self._waiting[channel] = copied, tail, kind
+            holder[key] = self._text(text[: len(text) - len(tail)], kind)
         return [copied]
 
     def _is_json(self, event: JsonObject, key: str) -> bool:
@@ -114,10 +114,10 @@ class ValueRestorer:
     def _flush(self) -> list[JsonObject]:
         """What waited for nothing, in events like those that it came in."""
         events: list[JsonObject] = []
-        for channel, (event, held, kind) in self._waiting.items():
+        for channel, (event, tail, kind) in self._waiting.items():
             last = _copy(event)
             for field in self._form.text_fields(last):
-                field.holder[field.key] = held if field.channel == channel else ""
+                field.holder[field.key] = tail if field.channel == channel else ""
             events.append(last)
             del kind
         self._waiting.clear()

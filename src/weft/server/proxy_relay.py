@@ -226,10 +226,10 @@ def returned_headers(
     headers = [(name.lower(), value) for name, value in reply.headers.raw]
     gone = _hops_in(headers) | (_SIZES if changed else _NOTHING)
     gone.add(b"date")  # the server has its own
-    kept = [(name, value) for name, value in headers if name not in gone]
+    passed_on = [(name, value) for name, value in headers if name not in gone]
     if length is not None:
-        kept.append((b"content-length", str(length).encode()))
-    return kept
+        passed_on.append((b"content-length", str(length).encode()))
+    return passed_on
 
 
 def _hops_in(headers: Sequence[tuple[bytes, bytes]]) -> set[bytes]:

@@ -160,8 +160,8 @@ class VectorMemory:
             return [row for row in rows if not without or row[3] != without][:wanted]
 
         rows = await self._use(read, len(vector))
-        found = cast("list[tuple[str, str, str, str, float, float]]", rows)
-        best = max((1 - row[5] for row in found), default=1.0)
+        nearest = cast("list[tuple[str, str, str, str, float, float]]", rows)
+        best = max((1 - row[5] for row in nearest), default=1.0)
         return [
             Recollection(
                 id=id,
@@ -171,7 +171,7 @@ class VectorMemory:
                 at=at,
                 score=max(0.0, (1 - distance) / best) if best > 0 else 0.0,
             )
-            for id, text, author, session, at, distance in found
+            for id, text, author, session, at, distance in nearest
         ]
 
     async def forget(self, app_name: str, user_id: str, id: str | None = None) -> int:
@@ -240,9 +240,9 @@ class VectorMemory:
         vectors: object = self._embed(texts)
         if inspect.isawaitable(vectors):
             vectors = await cast("Awaitable[object]", vectors)
-        given = cast("Sequence[Sequence[float]]", vectors)
+        vectors_given = cast("Sequence[Sequence[float]]", vectors)
         try:
-            rows = [[float(each) for each in row] for row in given]
+            rows = [[float(each) for each in row] for row in vectors_given]
         except (TypeError, ValueError):
             rows = []
         widths = {len(row) for row in rows}

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _WORDS = {"card": "url", "agent_card": "url", "endpoint": "url", "timeout": "seconds"}
 
-_found: dict[str, str] = {}
+_task_ids: dict[str, str] = {}
 """Tasks that were found again after a crash, by the id of their message, until one is followed."""
 
 
@@ -289,7 +289,7 @@ class _RemoteTask:
     async def run(self, text: str, ctx: ToolContext) -> object:
         """What came of it. A question of the remote agent is the user's to answer."""
         past = [one.notes["task"] for one in ctx.questions.past() if "task" in one.notes]
-        self._id = _found.pop(self._mark, "") or (str(past[-1]) if past else "")
+        self._id = _task_ids.pop(self._mark, "") or (str(past[-1]) if past else "")
         try:
             if self._id:
                 task: Task | Message = await self._wait()
@@ -315,7 +315,7 @@ class _RemoteTask:
         if task is None:
             return None
         if _is_open(task.status) or _is_question(task.status):
-            _found[self._mark] = task.id
+            _task_ids[self._mark] = task.id
             return None
         return _read_result(task, self._agent.label)
 
@@ -339,14 +339,14 @@ class _RemoteTask:
         from a2a.types import Message, Role, SendMessageRequest
         from google.protobuf.json_format import ParseDict
 
-        said = Message(role=Role.ROLE_USER, context_id=self._mark, message_id=self._mark)
+        message = Message(role=Role.ROLE_USER, context_id=self._mark, message_id=self._mark)
         if self._id:
-            said.task_id = self._id
+            message.task_id = self._id
             answered = hashlib.blake2b(compact(cast("Json", parts)).encode(), digest_size=4)
-            said.message_id = f"{self._mark}-{answered.hexdigest()}"
+            message.message_id = f"{self._mark}-{answered.hexdigest()}"
         for part in parts:
-            ParseDict(part, said.parts.add())
-        request = SendMessageRequest(message=said)
+            ParseDict(part, message.parts.add())
+        request = SendMessageRequest(message=message)
         try:
             message = await self._read(request)
         except (TimeoutError, asyncio.CancelledError):
@@ -491,7 +491,7 @@ def _new_texts(prompt: Prompt, agent: str) -> list[str]:
     for item in reversed(prompt.items):
         if item.author == agent:
             break
-        said = "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
-        if said:
-            texts.append(said if item.author == "user" else f"{item.author}: {said}")
+        words = "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
+        if words:
+            texts.append(words if item.author == "user" else f"{item.author}: {words}")
     return texts[::-1]
