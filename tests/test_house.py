@@ -39,7 +39,6 @@ PROVIDER_ROOMS = (
 PROVIDER_EXCEPTIONS = {
     "cli/proxy.py": "hints show how the address of a provider is written",
     "cli/options.py": "the help shows how the address of a provider is written",
-    "server/proxy.py": "an error outside a known path has the form that most clients read",
     "declare/config.py": "a hint shows how an option is written for one dialect",
     "server/adk_page.py": "the page of google-adk reads requests in its own dialect only",
     "server/application.py": "the table of endpoints names the file that answers OpenAI's clients",

@@ -158,7 +158,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         ),
         """Pass requests of any agent on to its provider, made cheaper, and answers back.
 
-        Point a client's base URL here, or have a command started with it: weft proxy -- claude.
+        Point a client's base URL here, or have it start a command: weft proxy -- python agent.py.
         `weft proxy receipt` says what was promised and what was billed.
         """,
     ),

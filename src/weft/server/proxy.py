@@ -28,6 +28,7 @@ from weft.compaction.reading import RequestBody, read_body
 from weft.declare import C
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import Redact
+from weft.dialects import CHAT
 from weft.dialects.answers import AnswerForm, answer_form
 from weft.dialects.weave import AnswerWeave
 from weft.dialects.wire import objects_in
@@ -178,7 +179,7 @@ def _shape_refusal(scope: Scope, problem: Problem) -> Response:
 def _failure(scope: Scope, status: int, message: str) -> Response:
     """An error of ours, as the clients of that path read it."""
     target = find_target(scope["path"], "", dict(scope["headers"]), {})
-    form = answer_form(target.dialect or "openai-chat")
+    form = answer_form(target.dialect or CHAT)
     body = form.limit_body(message) if status == 429 else form.error_event(message)
     return JSONResponse(body, status, headers={"x-weft-error": "1"})
 
