@@ -15,7 +15,7 @@ from weft.content import Blob, Content, Part
 from weft.errors import UsageError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.answer import describe_answer, read_media
-from weft.inspector.comparing import Change, run_again, set_side_by_side
+from weft.inspector.comparing import ChangedRun, run_again, set_side_by_side
 from weft.inspector.diagnosis import Ledger, diagnose, find_saving
 from weft.inspector.sources import find_words
 from weft.inspector.words import MaskedTexts
@@ -202,7 +202,7 @@ def test_a_session_runs_again_on_its_results_up_to_the_call_that_was_not_recorde
 
     session = _run(shopper(call("find_flights", city="Oslo"), "SK401", "Fine."), "Oslo?", "Thanks")
     again = shopper(call("find_flights", city="Oslo"), "Cheap: SK401", call("buy", what="SK401"))
-    change = Change(agent="shopper", instruction="Be brief.", policy="C.window(3)")
+    change = ChangedRun(agent="shopper", instruction="Be brief.", policy="C.window(3)")
     root, other, parted = asyncio.run(run_again(again, session, change, config=RunConfig()))
     assert used == []
     assert parted == {"agent": "shopper", "call": "buy", "args": '{"what":"SK401"}', "recorded": []}
@@ -216,7 +216,7 @@ def test_a_session_runs_again_on_its_results_up_to_the_call_that_was_not_recorde
     assert both["parting"]["texts"] == ["Shop.", "Be brief."]
     assert [one["same"] for one in both["answers"]] == [True, False, False]
     with pytest.raises(UsageError, match="no agent 'nobody'"):
-        asyncio.run(run_again(again, session, Change("nobody", "Hi"), config=RunConfig()))
+        asyncio.run(run_again(again, session, ChangedRun("nobody", "Hi"), config=RunConfig()))
 
 
 def test_a_search_finds_words_of_messages_arguments_and_results_and_shows_nothing_hidden() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.dialects.weave import AnswerWeave
 
 
-class AnswerForm:
+class AnswerShape:
     """Where a dialect's answers and turns have what they say; a piece is a text, a call, ...
 
     Turns are the elements of a request's conversation. `model_role` is who says an answer in them.
@@ -166,7 +166,7 @@ def _is_count(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class AnthropicForm(AnswerForm):
+class AnthropicShape(AnswerShape):
     """Blocks of content, each with its index in a stream."""
 
     def edit_event(self, event: JsonObject, weave: "AnswerWeave") -> list[JsonObject]:
@@ -207,7 +207,7 @@ class AnthropicForm(AnswerForm):
                 yield TextField(str(event.get("index")), delta, key)
 
 
-class ChatForm(AnswerForm):
+class ChatShape(AnswerShape):
     """A message with a text and a list of calls."""
 
     def turns_of(self, body: JsonObject) -> list[JsonObject]:
@@ -345,7 +345,7 @@ def _first(value: Json) -> Json:
     return value[0] if isinstance(value, list) and value else None
 
 
-class ResponsesForm(AnswerForm):
+class ResponsesShape(AnswerShape):
     """Items, of which each is an element of the conversation."""
 
     def turns_of(self, body: JsonObject) -> list[JsonObject]:
@@ -459,7 +459,7 @@ _DELTAS = (
 )
 
 
-class GeminiForm(AnswerForm):
+class GeminiShape(AnswerShape):
     """Parts of the first candidate."""
 
     model_role = "model"
@@ -511,9 +511,9 @@ class GeminiForm(AnswerForm):
         if not parts:
             return []
         spoken = {key: one for key, one in candidate.items() if key in ("index", "safetyRatings")}
-        candidate: JsonObject = {**spoken, "content": {**content, "parts": [*parts]}}
+        words: JsonObject = {**spoken, "content": {**content, "parts": [*parts]}}
         rest = {key: one for key, one in event.items() if key != self.usage_field}
-        return [{**rest, "candidates": [candidate]}]
+        return [{**rest, "candidates": [words]}]
 
     def close_events(self, weave: "AnswerWeave", total: JsonObject) -> list[JsonObject]:
         """Each chunk has counted through already."""
@@ -535,15 +535,15 @@ class GeminiForm(AnswerForm):
                     yield TextField(str(candidate.get("index", 0)), part, "text")
 
 
-_FORMS: dict[str, type[AnswerForm]] = {
-    "anthropic": AnthropicForm,
-    "openai-chat": ChatForm,
-    "openai-responses": ResponsesForm,
-    "gemini": GeminiForm,
+_FORMS: dict[str, type[AnswerShape]] = {
+    "anthropic": AnthropicShape,
+    "openai-chat": ChatShape,
+    "openai-responses": ResponsesShape,
+    "gemini": GeminiShape,
 }
 
 
-def answer_form(dialect: str) -> AnswerForm:
+def answer_form(dialect: str) -> AnswerShape:
     """How the answers of a dialect are taken apart."""
     form = _FORMS[dialect]()
     form.dialect = DIALECTS[dialect]

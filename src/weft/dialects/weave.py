@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from weft.dialects.answers import LOOSE_TEXT, AnswerForm, add_counts
+from weft.dialects.answers import LOOSE_TEXT, AnswerShape, add_counts
 from weft.dialects.stream import DONE
 from weft.dialects.wire import text_in
 from weft.errors import ModelError
@@ -69,7 +69,7 @@ class AnswerWeave:
     on as it came.
     """
 
-    def __init__(self, form: AnswerForm, name: str, rewrite: "Rewrite | None" = None) -> None:
+    def __init__(self, form: AnswerShape, name: str, rewrite: "Rewrite | None" = None) -> None:
         self.form = form
         self.leg = 0
         """How many answers ended before this one."""

@@ -173,7 +173,7 @@ def _is_alike(one: JsonObject | None, other: JsonObject | None) -> bool:
     return (one["agent"], one["text"]) == (other["agent"], other["text"]) and named[0] == named[1]
 
 
-class Change(NamedTuple):
+class ChangedRun(NamedTuple):
     """What is changed before a session is run again: an agent's instruction, policy, model."""
 
     agent: str = ""
@@ -183,7 +183,7 @@ class Change(NamedTuple):
 
 
 async def run_again(
-    root: Node, session: Session, change: Change, *, config: RunConfig, most: int = 60
+    root: Node, session: Session, change: ChangedRun, *, config: RunConfig, most: int = 60
 ) -> tuple[Node, Session, JsonObject | None]:
     """Run a session's messages again with something changed; tools answer what was recorded.
 
@@ -204,13 +204,14 @@ async def run_again(
     for event in session.events:
         if event.author != "user" or event.content is None or event.results:
             continue
-        merged_state = {**(state or {}), **event.actions.state_delta}
+        whole_state = {**(state or {}), **event.actions.state_delta}
         try:
             await runner.run(
                 event.content,
                 user_id=session.user_id,
                 session_id=session.id,
-                state={key: value for key, value in merged_state.items() if value is not None} or None,
+                state={key: value for key, value in whole_state.items() if value is not None}
+                or None,
             )
         except _Parted:
             break
@@ -219,7 +220,7 @@ async def run_again(
     return changed, again, recorded.parted
 
 
-def _with_instruction(root: Node, change: Change) -> Node:
+def _with_instruction(root: Node, change: ChangedRun) -> Node:
     if not change.instruction:
         return root
     homes = homes_of(root)

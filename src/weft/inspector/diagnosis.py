@@ -35,7 +35,7 @@ _REPEATED = 2_000
 """The characters from which on agents repeat each other."""
 
 
-class Finding(NamedTuple):
+class SessionFinding(NamedTuple):
     """One line: what it says, the call and the view that show it, and what it costs."""
 
     kind: str
@@ -81,9 +81,9 @@ def find_saving(inspection: Inspection) -> JsonObject:
         words = f"{POLICY} would not save here." if now else ""
         if plain - now > _REMARKABLE * plain:
             words = f"Plain history would have cost {worth(plain)}: {worth(plain - now)} are saved."
-        return answer | Finding("auto", words, 0, "whatif").to_json()
+        return answer | SessionFinding("auto", words, 0, "whatif").to_json()
     words = f"{POLICY} would save {worth(saved)} of {worth(now)}."
-    return answer | Finding("auto", words, step[0].number, "whatif", saved).to_json()
+    return answer | SessionFinding("auto", words, step[0].number, "whatif", saved).to_json()
 
 
 def _cost(step: AnsweredStep) -> float:
@@ -131,7 +131,7 @@ class Ledger:
         """Share the cost of a request out: what is cached stands at its start."""
         load = load_for(request)
         self.total += rates.cost(load)
-        prices = _Prices(load, rates)
+        prices = _LoadPrices(load, rates)
         for number, sums in tokens.in_order(request):
             is_again = number in seen
             seen.add(number)
@@ -151,7 +151,7 @@ class Ledger:
         self.parts.setdefault(_Part(_HEAD), _PartCost()).cost += prices.take(request.tokens)
 
 
-class _Prices:
+class _LoadPrices:
     """The prices of a request's tokens from its start: cached ones, then those that are kept."""
 
     def __init__(self, load: Load, rates: Rates) -> None:
@@ -179,7 +179,7 @@ _SOURCES = {
 }
 
 
-def _find_largest(ledger: Ledger) -> Iterator[Finding]:
+def _find_largest(ledger: Ledger) -> Iterator[SessionFinding]:
     """What most of the cost is made of."""
     groups: dict[str, dict[_Part, _PartCost]] = {}
     for part, row in ledger.parts.items():
@@ -202,7 +202,7 @@ def _find_largest(ledger: Ledger) -> Iterator[Finding]:
     amounts = f": {worth(cost)} of {worth(ledger.total)}"
     line += f"{'' if ledger.money and cost < _CENT / 100 else amounts}."
     step = steps.most_common(1)[0][0] if steps else 0
-    yield Finding("cost", line, step, "request", cost)
+    yield SessionFinding("cost", line, step, "request", cost)
 
 
 def _name_tools(rows: Mapping[_Part, _PartCost]) -> str:
@@ -215,7 +215,7 @@ def _name_tools(rows: Mapping[_Part, _PartCost]) -> str:
     return named if len(dearest) == 2 else f"{named} and {len(dearest) - 2} more"
 
 
-def _find_breaks(inspection: Inspection, ledger: Ledger) -> Iterator[Finding]:
+def _find_breaks(inspection: Inspection, ledger: Ledger) -> Iterator[SessionFinding]:
     """The changes that made providers read again what they had read, by their cause."""
     causes: dict[tuple[str, str, str], list[tuple[AnsweredStep, float]]] = {}
     for step in inspection.steps:
@@ -239,7 +239,7 @@ def _find_breaks(inspection: Inspection, ledger: Ledger) -> Iterator[Finding]:
         cause += _describe_change(inspection, first.number) if cause == reason else ""
         line = f"The cache broke {times}{of}: {cause}."
         line += f" It cost {ledger.rates.worth(lost)} of {ledger.rates.worth(ledger.total)}."
-        yield Finding("cache", line, first.number, "cache", lost)
+        yield SessionFinding("cache", line, first.number, "cache", lost)
 
 
 def _name_pass(request: Compilation) -> str:
@@ -296,7 +296,7 @@ def _number(value: Json) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _find_repeats(inspection: Inspection) -> Iterator[Finding]:
+def _find_repeats(inspection: Inspection) -> Iterator[SessionFinding]:
     """What two agents or more were sent of the same events; no cache is shared between them."""
     sizes: dict[str, dict[str, int]] = {}
     latest: dict[str, AnsweredStep] = {}
@@ -311,7 +311,9 @@ def _find_repeats(inspection: Inspection) -> Iterator[Finding]:
     holders = [agent for agent, events in sizes.items() if common & events.keys()]
     if len(holders) < 2:
         return
-    repeated_tokens = {agent: sum(sizes[agent].get(event, 0) for event in common) for agent in holders}
+    repeated_tokens = {
+        agent: sum(sizes[agent].get(event, 0) for event in common) for agent in holders
+    }
     repeated = sorted(repeated_tokens.values())[-2]
     wholes = (sum(sizes[agent].values()) for agent in holders)
     if repeated < _REPEATED or repeated < 0.25 * max(1, min(wholes)):
@@ -321,7 +323,9 @@ def _find_repeats(inspection: Inspection) -> Iterator[Finding]:
     whole = max(1, sum(sizes[holders[-1]].values()))
     kilobytes = f"{repeated / 1000:.1f}" if repeated < 10_000 else f"{repeated // 1000:,}"
     line = f"{len(holders)} agents are sent the same {kilobytes} kB each: {names}."
-    yield Finding("repeat", line, step.number, "request", _cost(step) * min(1, repeated / whole))
+    yield SessionFinding(
+        "repeat", line, step.number, "request", _cost(step) * min(1, repeated / whole)
+    )
 
 
 def _sizes_by_event(items: Iterable[Item]) -> dict[str, int]:

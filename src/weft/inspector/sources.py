@@ -150,7 +150,7 @@ class RecordedSessions:
         for key, recording in self._recordings.items():
             session = recording.session
             model = self._model or recording.asked_model
-            show = self._rows.shown(key, session, rules)
+            show = self._rows.mask_texts(key, session, rules)
             row = self._rows.row(key, session, model, recording.answers, show)
             hit = find_words(session, words, show, recording.id)
             if hit is None:
@@ -226,7 +226,7 @@ class StoredSessions:
                     rows.append(_describe_session(info.key, info.last_update_time))
                 continue
             key, recorded = key_text(info.key), recording_of(session).answers
-            show = self._rows.shown(key, session, self._rules_of(info.key.app_name))
+            show = self._rows.mask_texts(key, session, self._rules_of(info.key.app_name))
             hit = find_words(session, words, show, info.key.id)
             if hit is None:
                 continue
@@ -352,7 +352,7 @@ class _SessionRows:
         self._rows: dict[str, tuple[tuple[int, str], JsonObject]] = {}
         self._masked_texts: dict[str, tuple[tuple[int, str], MaskedTexts]] = {}
 
-    def shown(self, key: str, session: Session, rules: MaskRules) -> MaskedTexts:
+    def mask_texts(self, key: str, session: Session, rules: MaskRules) -> MaskedTexts:
         """How the texts of a session may be shown."""
         if not rules:
             return MaskedTexts(None)

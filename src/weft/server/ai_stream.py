@@ -64,7 +64,7 @@ class UiMessage(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-class ChatRequest(msgspec.Struct, frozen=True, rename="camel"):
+class UiChatRequest(msgspec.Struct, frozen=True, rename="camel"):
     """What the client sends: its whole chat, and why."""
 
     id: str
@@ -74,7 +74,7 @@ class ChatRequest(msgspec.Struct, frozen=True, rename="camel"):
 
 async def run_chat(call: Call) -> Answer:
     """Answer the last message of a chat, as a stream of UI message chunks."""
-    chat = decode_json(await call.raw_body(), ChatRequest)
+    chat = decode_json(await call.raw_body(), UiChatRequest)
     if chat.trigger != "submit-message":
         raise invalid(
             f"the trigger {chat.trigger[:100]!r} is not taken",

@@ -24,7 +24,7 @@ from weft.declare.agent import every_agent
 from weft.errors import SessionBusy, SessionError, UsageError, WeftError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.answer import describe_answer, read_media
-from weft.inspector.comparing import Change, run_again, set_side_by_side
+from weft.inspector.comparing import ChangedRun, run_again, set_side_by_side
 from weft.inspector.diagnosis import diagnose, find_saving
 from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export_parts
 from weft.inspector.inspection import REHEARSED
@@ -88,7 +88,7 @@ class Talk(Protocol):
         """Make a session of what came before an event, and go on with other words or state."""
         ...
 
-    async def rerun(self, key: str, change: Change) -> JsonObject:
+    async def rerun(self, key: str, change: ChangedRun) -> JsonObject:
         """Run a session again with something changed, on recorded results; nothing is stored."""
         ...
 
@@ -162,7 +162,7 @@ class ServedSessions(StoredSessions):
         new = SessionKey(place.app_name, place.user_id, session.id)
         return {"key": key_text(new), "id": session.id}
 
-    async def rerun(self, key: str, change: Change) -> JsonObject:
+    async def rerun(self, key: str, change: ChangedRun) -> JsonObject:
         """Run a session again with something changed, on recorded results; nothing is stored."""
         place, inspection = self.key_of(key), await self.inspection(key)
         # a run costs what a message costs
@@ -233,7 +233,7 @@ class SeveralStores:
         """Go on from before an event, in a new session."""
         return await self._part(key).fork(key, event, text, state)
 
-    async def rerun(self, key: str, change: Change) -> JsonObject:
+    async def rerun(self, key: str, change: ChangedRun) -> JsonObject:
         """Run a session again with something changed."""
         return await self._part(key).rerun(key, change)
 
@@ -520,7 +520,7 @@ async def _fork(talk: Talk, call: Call) -> Json:
 
 async def _rerun(talk: Talk, call: Call) -> Json:
     body = await call.body(JsonObject)
-    fields = {name: body.get(name, "") for name in Change._fields}
+    fields = {name: body.get(name, "") for name in ChangedRun._fields}
     words = {name: value for name, value in fields.items() if isinstance(value, str)}
     if len(words) < len(fields) or not (words["instruction"] or words["policy"] or words["model"]):
         raise UsageError(
@@ -528,7 +528,7 @@ async def _rerun(talk: Talk, call: Call) -> Json:
             where="rerun",
             hint='send {"instruction": "...", "agent": "..."}, a "policy" or a "model"',
         )
-    return await talk.rerun(_text(call.request, "session"), Change(**words))
+    return await talk.rerun(_text(call.request, "session"), ChangedRun(**words))
 
 
 async def _growth(

@@ -29,7 +29,7 @@ from weft.declare import C
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import Redact
 from weft.dialects import CHAT
-from weft.dialects.answers import AnswerForm, answer_form
+from weft.dialects.answers import AnswerShape, answer_form
 from weft.dialects.weave import AnswerWeave
 from weft.dialects.wire import objects_in
 from weft.errors import ModelError, UsageError
@@ -188,7 +188,7 @@ class PreparedRequest(NamedTuple):
     """A request on its way: as it came, whole again, and as it goes."""
 
     call: ProxyCall
-    form: AnswerForm
+    form: AnswerShape
     original: bytes
     """What goes where the other is refused: the client's own bytes, or those with placeholders."""
     sent: bytes
@@ -562,7 +562,7 @@ class _Recalling:
         return visible
 
 
-def _places(form: AnswerForm, pieces: Sequence[JsonObject]) -> list[int]:
+def _places(form: AnswerShape, pieces: Sequence[JsonObject]) -> list[int]:
     """For each recall, how many calls of the client's tools stand before it."""
     places: list[int] = []
     others = 0
@@ -580,7 +580,7 @@ def _bytes_of(request: Compacted | RequestBody) -> bytes:
     return sent
 
 
-def _takes_recall(body: RequestBody, form: AnswerForm, target: ProxyTarget) -> bool:
+def _takes_recall(body: RequestBody, form: AnswerShape, target: ProxyTarget) -> bool:
     """Whether a recall can be answered within the answer."""
     wire = body.wire
     several = wire.get("n"), _option(wire, "candidateCount")

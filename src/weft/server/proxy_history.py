@@ -8,7 +8,7 @@ import msgspec
 
 from weft.compaction.reading import RequestBody
 from weft.compaction.splicing import encode, splice, split_list, split_object
-from weft.dialects.answers import LOOSE_TEXT, AnswerForm
+from weft.dialects.answers import LOOSE_TEXT, AnswerShape
 from weft.dialects.caching import MARKS
 from weft.dialects.weave import take_pieces
 from weft.dialects.wire import object_in
@@ -69,7 +69,7 @@ def _plain(value: Json) -> Json:
     return value
 
 
-def fingerprint(form: AnswerForm, turns: Sequence[JsonObject]) -> str:
+def fingerprint(form: AnswerShape, turns: Sequence[JsonObject]) -> str:
     """What tells an answer from another one to the same history: its words and its calls."""
     words: list[str] = []
     calls: list[str] = []
@@ -94,7 +94,7 @@ def _texts_in(piece: JsonObject) -> Iterator[str]:
 
 
 def restore_recalls(
-    body: RequestBody, form: AnswerForm, chain: Sequence[bytes], store: ProxyStore
+    body: RequestBody, form: AnswerShape, chain: Sequence[bytes], store: ProxyStore
 ) -> RequestBody:
     """The request with all that the client did not see of its answers, where each was."""
     messages: list[Json] = []
@@ -132,7 +132,7 @@ def _choose(records: Sequence[RecallRecord], seen: str) -> RecallRecord | None:
 
 
 def restore_answer(
-    form: AnswerForm, answer: list[JsonObject], record: RecallRecord
+    form: AnswerShape, answer: list[JsonObject], record: RecallRecord
 ) -> list[JsonObject]:
     """The elements of an answer, with the calls that the client did not see."""
     turns: list[JsonObject] = []

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from weft.compaction.reading import RequestBody
 from weft.declare.policy_parts import Redact
 from weft.detect import Redaction, resolve_targets, restore_values
-from weft.dialects.answers import AnswerForm
+from weft.dialects.answers import AnswerShape
 from weft.server.proxy_history import replace_wire
 from weft.values import Json, JsonObject, compact
 
@@ -62,7 +62,7 @@ def _redact(value: Json, key: str, redaction: Redaction) -> Json:
 class ValueRestorer:
     """Puts values back into an answer, whole or as its pieces come."""
 
-    def __init__(self, form: AnswerForm, known: Mapping[str, Json]) -> None:
+    def __init__(self, form: AnswerShape, known: Mapping[str, Json]) -> None:
         self._form = form
         self._known = known
         self._escaped = {key: _in_json(value) for key, value in known.items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from weft.dialects.answers import AnswerForm
+from weft.dialects.answers import AnswerShape
 from weft.dialects.stream import Events, Stream
 from weft.errors import ModelError, UsageError
 from weft.models.http import Timeouts, pass_on
@@ -126,7 +126,7 @@ class ClientRelay:
 class AnswerReader:
     """Reads along in an answer that goes on as it comes, for what the provider counted."""
 
-    def __init__(self, form: AnswerForm, reply: "httpx2.Response") -> None:
+    def __init__(self, form: AnswerShape, reply: "httpx2.Response") -> None:
         self._form = form
         packed = reply.headers.get("content-encoding", "identity")
         self._unpack: Callable[[bytes], bytes] | None = None

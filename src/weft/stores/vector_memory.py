@@ -39,7 +39,7 @@ class _Rows(Protocol):
     def fetchall(self) -> list[tuple[object, ...]]: ...
 
 
-class _Database(Protocol):
+class _VectorFile(Protocol):
     """What of apsw's connections is used: its own types need a newer Python."""
 
     def execute(self, statements: str, bindings: Sequence[object] | None = None) -> _Rows: ...
@@ -104,7 +104,7 @@ class VectorMemory:
         self._path = Path(address.removeprefix(_SCHEME))
         self._embed: Embed = embed if embed is not None else _embed_words
         self._top_k = top_k
-        self._connection: _Database | None = None
+        self._connection: _VectorFile | None = None
         self._lock = asyncio.Lock()
 
     async def remember(
@@ -143,7 +143,7 @@ class VectorMemory:
         (vector,) = await self._vectors([query])
         wanted = top_k or self._top_k
 
-        def read(connection: _Database) -> list[tuple[object, ...]]:
+        def read(connection: _VectorFile) -> list[tuple[object, ...]]:
             # those of the asking session are left out afterwards: they may be the nearest
             owner = _owner(app_name, user_id)
             ((own,),) = connection.execute(
@@ -179,7 +179,7 @@ class VectorMemory:
         if not self._path.exists():
             return 0
 
-        def erase(connection: _Database) -> int:
+        def erase(connection: _VectorFile) -> int:
             chosen, values = "app = ? AND user_id = ?", [app_name, user_id]
             if id is not None:
                 chosen, values = f"{chosen} AND (id = ? OR session = ?)", [*values, id, id]
@@ -216,7 +216,7 @@ class VectorMemory:
             return 0
         vectors = await self._vectors([event.text for _, _, event in rows])
 
-        def write(connection: _Database) -> int:
+        def write(connection: _VectorFile) -> int:
             added = 0
             with _writing(connection):
                 for (id, session, event), vector in zip(rows, vectors, strict=True):
@@ -254,7 +254,7 @@ class VectorMemory:
             )
         return rows
 
-    async def _use(self, work: Callable[[_Database], _Value], width: int | None) -> _Value:
+    async def _use(self, work: Callable[[_VectorFile], _Value], width: int | None) -> _Value:
         """Do something with the file, in a thread, one after the other."""
 
         def do() -> _Value:
@@ -267,7 +267,7 @@ class VectorMemory:
             return await asyncio.to_thread(do)
 
 
-def _connect(path: Path) -> _Database:
+def _connect(path: Path) -> _VectorFile:
     try:
         import apsw
         import sqlite_vec  # type: ignore[import-untyped]
@@ -278,7 +278,7 @@ def _connect(path: Path) -> _Database:
             hint="pip install 'weft[vectors]'",
         ) from None
     try:
-        connection = cast("_Database", apsw.Connection(str(path)))
+        connection = cast("_VectorFile", apsw.Connection(str(path)))
         connection.set_busy_timeout(_WAIT_MS)
         connection.enable_load_extension(True)
         connection.load_extension(sqlite_vec.loadable_path())
@@ -302,7 +302,7 @@ def _connect(path: Path) -> _Database:
         ) from error
 
 
-def _require_width(connection: _Database, width: int | None, path: Path) -> None:
+def _require_width(connection: _VectorFile, width: int | None, path: Path) -> None:
     """Make the tables for vectors of a width, or say that the file has others."""
     names = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vector_width'")
     if width is not None and not names.fetchall():
@@ -320,7 +320,7 @@ def _require_width(connection: _Database, width: int | None, path: Path) -> None
 
 
 @contextmanager
-def _writing(connection: _Database) -> Iterator[None]:
+def _writing(connection: _VectorFile) -> Iterator[None]:
     """A transaction. The connection's own `with` waits for others while it holds up all threads."""
     connection.execute("BEGIN IMMEDIATE").fetchall()
     try:

@@ -348,14 +348,14 @@ class _RemoteTask:
             ParseDict(part, message.parts.add())
         request = SendMessageRequest(message=message)
         try:
-            message = await self._read(request)
+            answer = await self._read(request)
         except (TimeoutError, asyncio.CancelledError):
             raise
         except Exception:
             if not self._id:  # it was not begun, or nobody knows of it
                 raise
-            message = None  # the connection broke: the task may go on all the same
-        return message if message is not None else await self._wait()
+            answer = None  # the connection broke: the task may go on all the same
+        return answer if answer is not None else await self._wait()
 
     async def _read(self, request: "SendMessageRequest") -> "Message | None":
         """Read what the agent sends, until it ends; the message, if it answers with one."""
