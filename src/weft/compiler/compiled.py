@@ -30,7 +30,8 @@ from weft.ir.prompt import ItemsLabel, sources_of
 from weft.misuse import unknown_name
 from weft.passes import Step
 from weft.session import Event, Usage
-from weft.session.flow import TRUSTED, TrustLabel, key_labels, label_of_log
+from weft.session.flow import TRUSTED, TrustLabel
+from weft.session.log_labels import key_labels, label_of_log
 from weft.session.strand import Strand
 from weft.values import JsonObject, canonical
 

@@ -29,7 +29,7 @@ from weft.inspector.recorded import RecordedCalls, find_usage_difference
 from weft.inspector.words import CallTiming, MaskedTexts, find_timings, label_calls
 from weft.ir import ResultBlock
 from weft.passes.summaries import name_of_model
-from weft.recordings import RecordedExchange, Recording
+from weft.recordings import ExchangeRecord, Recording
 from weft.replay.receipt import Receipt, receipt_of
 from weft.replay.replay import recorded_agents
 from weft.replay.steps import (
@@ -315,7 +315,7 @@ class Inspection:
         )
 
     @property
-    def exchanges(self) -> list[RecordedExchange]:
+    def exchanges(self) -> list[ExchangeRecord]:
         """The calls as they were recorded; empty for a session that Weft ran."""
         return self.recorded.exchanges if self.recorded is not None else []
 

@@ -21,7 +21,7 @@ from weft.diagnostics import Origin
 from weft.dialects import CHAT, DIALECTS, Lowered, dialect_named, facts_for
 from weft.errors import UsageError
 from weft.ir import Block, Feature, Item, ItemKind, Prompt, TextBlock, ToolDecl
-from weft.recordings import RecordedBlock, RecordedExchange, Recording, exchanges_of
+from weft.recordings import ExchangeRecord, RecordedBlock, Recording, exchanges_of
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, with_events
 from weft.recordings.requests import RequestReader, read_request
@@ -105,7 +105,7 @@ _OFF = 0.15
 
 
 def find_usage_difference(
-    steps: Sequence[AnsweredStep], exchanges: Sequence[RecordedExchange], recording: Recording
+    steps: Sequence[AnsweredStep], exchanges: Sequence[ExchangeRecord], recording: Recording
 ) -> str:
     """What to say where the tokens of the recorded requests are not those that were billed.
 
@@ -162,7 +162,7 @@ class _Prompts:
         self._read = 0
         self._own_head: dict[str, Prompt] = {}
 
-    def request(self, exchange: RecordedExchange, place: int) -> RecordedRequest:
+    def request(self, exchange: ExchangeRecord, place: int) -> RecordedRequest:
         """The request of a call, whose answer stands at a place of the log."""
         body = exchange.body if exchange.dialect in DIALECTS else None
         if body is None:
@@ -191,7 +191,7 @@ class _Prompts:
 
     # Requests that were recorded
 
-    def _from_body(self, body: JsonObject, exchange: RecordedExchange) -> Prompt:
+    def _from_body(self, body: JsonObject, exchange: ExchangeRecord) -> Prompt:
         dialect, name = exchange.dialect, LISTS[exchange.dialect]
         target = dialect_named(dialect)
         spelled = target.spell(body)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from weft.declare.policy_parts import HANDLE, Hide
+from weft.declare.template import to_text
 from weft.diagnostics import Origin
 from weft.ir import (
     Block,
@@ -38,10 +39,10 @@ from weft.session.flow import (
     TrustLabel,
     flow_in,
     flow_of,
-    key_labels,
     read_leaves,
     trust_in,
 )
+from weft.session.log_labels import key_labels
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, digest
 
@@ -327,7 +328,6 @@ def hidden_texts(log: Strand[Event]) -> Mapping[str, HiddenText]:
 
 def hidden_in_state(state: Mapping[str, Json], log: Strand[Event]) -> dict[str, HiddenText]:
     """What handles of state values stand for."""
-    from weft.declare.template import to_text
 
     texts: dict[str, HiddenText] = {}
     labels = key_labels(log, (*state,))

@@ -9,7 +9,7 @@ where each block of them comes from.
 
 from weft.recordings.accounting import count_parts
 from weft.recordings.alignment import exchanges_of
-from weft.recordings.exchanges import BlockSource, RecordedBlock, RecordedExchange
+from weft.recordings.exchanges import BlockSource, ExchangeRecord, RecordedBlock
 from weft.recordings.read import (
     FORMATS,
     files_in,
@@ -24,8 +24,8 @@ __all__ = [
     "FORMATS",
     "Aside",
     "BlockSource",
+    "ExchangeRecord",
     "RecordedBlock",
-    "RecordedExchange",
     "Recording",
     "count_parts",
     "exchanges_of",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from weft.content import Part
 from weft.dialects import DIALECTS, dialect_named
 from weft.dialects.wire import objects_in
-from weft.recordings.exchanges import BlockSource, RecordedBlock, RecordedExchange
+from weft.recordings.exchanges import BlockSource, ExchangeRecord, RecordedBlock
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import Recording
 from weft.session import Event
@@ -43,13 +43,13 @@ def key_of_part(part: Part, side: str) -> PieceKey | None:
     return None
 
 
-def exchanges_of(recording: Recording) -> list[RecordedExchange]:
+def exchanges_of(recording: Recording) -> list[ExchangeRecord]:
     """The calls of a recording, with the blocks of each request and where they come from."""
     recorded = recording.exchanges or tuple(_list_answers(recording))
     events = recording.session.events
     places = {event.id: at for at, event in enumerate(events)}
     aligner = _Aligner(_find_homes(events) if recording.exchanges else {})
-    traced: list[RecordedExchange] = []
+    traced: list[ExchangeRecord] = []
     past = _LogReader(recording)
     bodies = _BodyReader()
     for exchange in recorded:
@@ -79,7 +79,7 @@ def _find_homes(events: Iterable[Event]) -> dict[PieceKey, tuple[str, int]]:
     return homes
 
 
-def _list_answers(recording: Recording) -> Iterator[RecordedExchange]:
+def _list_answers(recording: Recording) -> Iterator[ExchangeRecord]:
     """The calls of a transcript: one for each answer, with what was recorded at it."""
     tools = tuple[JsonObject, ...](
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters or {}}
@@ -91,7 +91,7 @@ def _list_answers(recording: Recording) -> Iterator[RecordedExchange]:
         is_answer = content is not None and content.role == "model" and event.author != "user"
         if is_answer and recording.is_recorded(event):
             number += 1
-            yield RecordedExchange(
+            yield ExchangeRecord(
                 number=number,
                 event=event.id,
                 model=event.model_version or recording.model,
@@ -332,12 +332,12 @@ class _Aligner:
 
 def exchange_of_request(
     body: JsonObject, dialect: str, *, model: str, answer: Json, source: str
-) -> RecordedExchange:
+) -> ExchangeRecord:
     """A call from the request that was recorded, as it is, and its answer."""
     apart = (LISTS[dialect], *_APART)
     options = {key: value for key, value in body.items() if key not in apart}
     named = body.get("model")
-    return RecordedExchange(
+    return ExchangeRecord(
         dialect=dialect,
         model=named if isinstance(named, str) else model,
         body=body,
@@ -352,7 +352,7 @@ _APART = ("model", "system", "tools", "systemInstruction", "system_instruction",
 """Fields of requests that are shown by themselves."""
 
 
-def share_turns(exchange: RecordedExchange, before: RecordedExchange) -> RecordedExchange:
+def share_turns(exchange: ExchangeRecord, before: ExchangeRecord) -> ExchangeRecord:
     """The same call with the turns of the one before it, as far as both begin alike.
 
     A log repeats every word in each later request; memory need not.

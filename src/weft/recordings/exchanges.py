@@ -72,7 +72,7 @@ class RecordedBlock:
 
 
 @dataclass(frozen=True)
-class RecordedExchange:
+class ExchangeRecord:
     """One call of a model: the request, the answer, and what was recorded of both.
 
     `number` counts from 1 in its conversation. `body` is the request to the byte, None where the

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from weft.recordings.alignment import key_of_part, share_turns
-from weft.recordings.exchanges import RecordedExchange
+from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.recording import (
     AGENT,
     Aside,
@@ -221,7 +221,7 @@ class _Conversation:
         """For each call the place of the event that answered it."""
         self.parent: tuple[_Conversation, int] | None = None
         self.relation: Literal["", "fork", "sub-agent"] = ""
-        self.exchanges: list[RecordedExchange] = []
+        self.exchanges: list[ExchangeRecord] = []
         self.edited = 0
         """How many requests have another past than was recorded before."""
 
@@ -296,9 +296,9 @@ class _Conversation:
             forked=self.parent[1] if self.parent is not None else 0,
         )
 
-    def _place_exchanges(self, events: Sequence[Event]) -> tuple[RecordedExchange, ...]:
+    def _place_exchanges(self, events: Sequence[Event]) -> tuple[ExchangeRecord, ...]:
         """The recorded calls, each with the event that answered it."""
-        placed: list[RecordedExchange] = []
+        placed: list[ExchangeRecord] = []
         for one, place in zip(self.exchanges, self.places, strict=False):
             answer = events[place] if place is not None else None
             if answer is not None:

@@ -37,7 +37,7 @@ from weft.recordings.coding import (
     read_codex,
     read_opencode,
 )
-from weft.recordings.exchanges import RecordedExchange
+from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.frameworks import (
     SQLITE,
     read_database,
@@ -781,7 +781,7 @@ def _time_in(raw: JsonObject) -> float:
 
 def _exchange_in(
     raw: JsonObject, request: JsonObject, recording: Recording, where: str, *, answer: Json
-) -> RecordedExchange:
+) -> ExchangeRecord:
     """The call as it was recorded: request, answer, times, status and error."""
     exchange = exchange_of_request(
         request,

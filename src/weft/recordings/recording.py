@@ -21,7 +21,7 @@ from weft.dialects.wire import ReadTool, is_encodable, scrub_surrogates
 from weft.errors import SessionError
 from weft.ir.block import RECALL
 from weft.media import base64_bytes
-from weft.recordings.exchanges import RecordedExchange
+from weft.recordings.exchanges import ExchangeRecord
 from weft.session import Actions, Compaction, Event, Session, Usage
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, encode, scrub
@@ -103,7 +103,7 @@ class Recording(NamedTuple):
     """Places of the file that were left out on purpose, such as a branch that was given up."""
     source: str = ""
     """The file, and the line or number in it."""
-    exchanges: tuple[RecordedExchange, ...] = ()
+    exchanges: tuple[ExchangeRecord, ...] = ()
     """The calls as they were recorded, where the file holds requests; `exchanges_of` has all."""
     parent: str = ""
     """The id of the recording that this one is a fork or a sub-agent of."""

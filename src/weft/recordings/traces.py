@@ -7,7 +7,7 @@ import msgspec
 from weft.dialects import CHAT
 from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError
-from weft.recordings.exchanges import RecordedExchange
+from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.recording import (
     Aside,
     RecordedCall,
@@ -97,7 +97,7 @@ def _exchange(
     *,
     model: str,
     where: str,
-) -> RecordedExchange:
+) -> ExchangeRecord:
     """The call as the trace has it; the body is in the form of a chat where its messages are."""
     options = object_in(row.get("modelParameters") or row.get("model_parameters"))
     tools = objects_in(object_in(asked).get("tools"))
@@ -109,7 +109,7 @@ def _exchange(
         for one in objects_in(messages)
     )
     error = _first(row, "error", "statusMessage", "status_message")
-    return RecordedExchange(
+    return ExchangeRecord(
         dialect=CHAT if is_chat else "",
         model=model,
         body=body if is_chat else None,

@@ -27,11 +27,11 @@ from weft.session.flow import (
     FlowNote,
     TrustLabel,
     flow_of,
-    label_of_log,
     note_of,
     spell_result,
     unite_fields,
 )
+from weft.session.log_labels import label_of_log
 from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject

@@ -19,7 +19,8 @@ from weft.runtime.place import Progress, is_failure, path_of, root_place
 from weft.runtime.resume import events_of_runs
 from weft.session import Actions, ArtifactStore, Event, Session, Store, scope_of
 from weft.session.event import new_id
-from weft.session.flow import TRUSTED, key_labels
+from weft.session.flow import TRUSTED
+from weft.session.log_labels import key_labels
 from weft.session.lookback import artifacts_around, find_invocation, hidden_in
 from weft.values import JsonObject
 

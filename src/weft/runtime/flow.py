@@ -23,11 +23,10 @@ from weft.session.flow import (
     TrustLabel,
     flow_in,
     join_labels,
-    key_labels,
-    label_of_log,
     note_of,
     read_leaves,
 )
+from weft.session.log_labels import key_labels, label_of_log
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:

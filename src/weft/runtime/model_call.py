@@ -33,6 +33,7 @@ from weft.models import Model
 from weft.runtime.costs import charge_for
 from weft.runtime.handles import OpenedStream, hides_text
 from weft.runtime.invocation import Invocation
+from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place
 from weft.runtime.program import AgentBindings, chosen_model
 from weft.runtime.tracing import TracedStep
@@ -387,8 +388,6 @@ class ModelCall:
             )
         whole = None
         if invocation.labels or (place.scope and hides_text(plan.policy)):  # most have none
-            from weft.runtime.labels import labelled_texts, part_of
-
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
             whole = part_of(invocation)
         request = partial(

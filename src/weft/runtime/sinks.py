@@ -23,10 +23,10 @@ from weft.session.flow import (
     Leaf,
     TrustLabel,
     flow_of,
-    key_labels,
     read_leaves,
     trust_in,
 )
+from weft.session.log_labels import key_labels
 from weft.session.lookback import hidden_in
 from weft.values import Json, JsonObject, canonical, compact, digest
 

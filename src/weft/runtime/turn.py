@@ -25,6 +25,7 @@ from weft.runtime.costs import RUN_BUDGET
 from weft.runtime.flow import add_label, add_note, endorse_answer, may_endorse
 from weft.runtime.handles import Opening, hides_text, open_reply
 from weft.runtime.invocation import Invocation
+from weft.runtime.labels import Spoken, restored_answer, with_restored
 from weft.runtime.model_call import ModelCall
 from weft.runtime.place import (
     UNKNOWN_OUTCOME,
@@ -59,7 +60,6 @@ from weft.values import JsonObject
 
 if TYPE_CHECKING:
     from weft.runtime.batch import Batch
-    from weft.runtime.labels import Spoken
 
 _log = logging.getLogger("weft")
 
@@ -331,8 +331,6 @@ class Turn:
             reply, content = self._open_handles(reply, content)
         if not calls and not paused:
             if self.plan.policy.protections:  # most agents redact nothing
-                from weft.runtime.labels import with_restored
-
                 answered = self._restore_values(content)
                 content = answered.content
                 if answered.used:
@@ -381,10 +379,8 @@ class Turn:
             return endorse_answer(reply, self.agent, answer.delta, answer.stored, keys)
         return add_label(reply, TRUSTED, keys)
 
-    def _restore_values(self, content: Content) -> "Spoken":
+    def _restore_values(self, content: Content) -> Spoken:
         """The answer with the values that a policy lets the user have."""
-        from weft.runtime.labels import restored_answer
-
         session = self.invocation.log.view(self.place.scope)
         is_json = self.plan.output is not None
         return restored_answer(content, self.plan.policy, session, is_json=is_json)

@@ -47,9 +47,15 @@ from weft.runtime import Runner
 from weft.runtime.approvals import Pending
 from weft.runtime.earlier import is_unfinished, require_request_id
 from weft.server.access import Identity
+from weft.server.asking import (
+    find_session,
+    in_words,
+    open_questions,
+    read_place,
+    replies,
+    write_place,
+)
 from weft.server.endpoints import Call
-from weft.server.openai_sessions import in_words, open_questions, replies
-from weft.server.openai_stored import find_session, read_place, write_place
 from weft.server.problems import Problem, problem_of
 from weft.server.run_pieces import (
     ArtifactPiece,

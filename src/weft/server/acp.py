@@ -26,8 +26,7 @@ from weft.media import base64_bytes
 from weft.runtime import Runner
 from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.server.access import Limits
-from weft.server.openai_sessions import in_words, replies
-from weft.server.openai_stored import find_session
+from weft.server.asking import find_session, in_words, replies
 from weft.server.problems import problem_of
 from weft.server.run_pieces import (
     CallPiece,
@@ -42,6 +41,7 @@ from weft.server.run_pieces import (
 from weft.server.served import ServedApps
 from weft.session import Session, SessionKey
 from weft.session.event import new_id
+from weft.tools.mcp import MCP
 from weft.tools.remote import make_name
 from weft.values import compact
 
@@ -314,7 +314,6 @@ async def _list_tools(servers: McpServers) -> list[Tool]:
     """The tools of the MCP servers that the editor names."""
     if not servers:
         return []
-    from weft.tools.mcp import MCP  # it loads much
 
     tools: list[Tool] = []
     for one in servers:

@@ -12,8 +12,8 @@ import msgspec
 
 from weft.content import Content, Part
 from weft.runtime.approvals import pending_in
+from weft.server.asking import find_session
 from weft.server.endpoints import Answer, Call, Endpoint
-from weft.server.openai_stored import find_session
 from weft.server.problems import Problem, invalid, require_id
 from weft.server.run_pieces import (
     refuse_question,

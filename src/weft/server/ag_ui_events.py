@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import ag_ui.core as sdk
 
 from weft.runtime.approvals import Pending
-from weft.server.openai_stored import call_arguments
+from weft.server.asking import call_arguments
 from weft.server.run_pieces import (
     ArtifactPiece,
     CallPiece,

@@ -13,9 +13,8 @@ from weft.content import Content, Part
 from weft.media import base64_bytes
 from weft.runtime.approvals import Approve, Deny
 from weft.runtime.earlier import LONGEST_ID
+from weft.server.asking import find_session, replies
 from weft.server.endpoints import Answer, Call, Endpoint, decode_json
-from weft.server.openai_sessions import replies
-from weft.server.openai_stored import find_session
 from weft.server.problems import invalid, require_id
 from weft.server.run_pieces import (
     ArtifactPiece,

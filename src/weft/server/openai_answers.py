@@ -16,8 +16,9 @@ from starlette.responses import Response
 
 from weft.content import FunctionCall
 from weft.runtime.result import counted_usage
-from weft.server.openai_sessions import ClientRequest, in_words, open_questions
-from weft.server.openai_stored import RequestNote, call_arguments, call_item, is_minted
+from weft.server.asking import call_arguments, in_words, open_questions
+from weft.server.openai_sessions import ClientRequest
+from weft.server.openai_stored import RequestNote, call_item, is_minted
 from weft.server.problems import Problem
 from weft.server.served import ServedRun
 from weft.server.stream import stream_problem

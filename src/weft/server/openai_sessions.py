@@ -4,12 +4,11 @@ The client's messages are a whole history, ours is a log. A request goes on afte
 conversation, in the session that a header names, or with a question that is open; otherwise its
 history becomes a session of its own.
 
-OpenAI's clients know no questions, only text. A run that stops for an approval, an input or a
-result therefore says so in its answer, with what to reply. The reply is read from the client's
-next message: in a session that it names, or in the one that the question names.
+A question that is open is asked in words (`asking`). The reply is read from the client's next
+message: in a session that it names, or in the one that the question names.
 
-Top to bottom: the request, how it is started, how it is read, a history as events; the question in
-words, the session that a history goes on with, the reply.
+Top to bottom: the request, how it is started, how it is read, a history as events, the session that
+a history goes on with.
 """
 
 import asyncio
@@ -27,9 +26,9 @@ from weft.declare import Agent, RunConfig
 from weft.declare.tool import Tool
 from weft.errors import UsageError
 from weft.runtime import Runner
-from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.background import RunEnd
 from weft.runtime.runner import RunExtension
+from weft.server.asking import find_session, replies
 from weft.server.endpoints import Call
 from weft.server.openai_options import (
     AnswerForm,
@@ -45,7 +44,6 @@ from weft.server.openai_stored import (
     ends_in_note,
     find_conversation,
     find_response,
-    find_session,
     is_minted,
     posts_for,
     request_note,
@@ -57,7 +55,7 @@ from weft.server.served import ServedRun
 from weft.session import Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.stores import create_filled
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject
 
 SESSION_HEADER = "x-weft-session"
 
@@ -330,68 +328,8 @@ def as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
 
 # --- questions in words, and replies to them
 
-_LONGEST = 1_000
-"""Characters of a call's arguments that a question shows."""
 
 _SESSION = re.compile(r"\[weft session ([^\s\]]+)\]\s*$")
-
-_YES = frozenset(("approve", "approved", "yes", "y", "ok"))
-_NO = frozenset(("deny", "denied", "no", "n", "reject"))
-
-
-def open_questions(session: Session, run: str, tools: frozenset[str]) -> list[Pending]:
-    """What a run of the session waits for, other than calls of the client's own tools."""
-    if not session.waiting:
-        return []
-    calls = {
-        call.id for event in session.events if event.invocation_id == run for call in event.calls
-    }
-    return [one for one in pending_in(session) if one.call_id in calls and one.name not in tools]
-
-
-def in_words(questions: Sequence[Pending]) -> str:
-    """The questions, and what to reply."""
-    lines = [_question(one, is_only=len(questions) == 1) for one in questions]
-    return "\n".join([*lines, f"[weft session {questions[0].session_id}]"])
-
-
-def _question(one: Pending, *, is_only: bool) -> str:
-    suffix = "" if is_only else f" {one.call_id}"
-    call = f"`{one.name}` with {_shorten_text(compact(one.args))}"
-    match one.kind:
-        case "confirm":
-            words = "" if one.question == f"May {one.name} be called?" else f" {one.question}"
-            reply = f'Reply "approve{suffix}", or "deny{suffix}: why not".'
-            return f"Waiting for approval: {call}.{words} {reply}"
-        case "input":
-            choices = _choices(one)
-            listed = f" ({', '.join(map(_choice_text, choices))})" if choices else ""
-            how = f'"answer{suffix}: ..."' if not is_only else "with the answer"
-            return f"Waiting for an answer: {one.question}{listed} Reply {how}."
-        case "result":
-            return (
-                f"Waiting for the result of {call}. It comes from elsewhere; whoever has it"
-                f" sends it as the result of the call {one.call_id}."
-            )
-        case _:
-            return (
-                f"The process died while {call} ran, and nobody knows whether it did."
-                f" Whoever finds out sends the result of the call {one.call_id}."
-            )
-
-
-def _shorten_text(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _choices(one: Pending) -> list[Json]:
-    payload = one.args.get("payload")
-    choices = payload.get("choices") if isinstance(payload, dict) else None
-    return choices if isinstance(choices, list) else []
-
-
-def _choice_text(choice: Json) -> str:
-    return choice if isinstance(choice, str) else compact(choice)
 
 
 def asking_session(messages: Sequence[ClientMessage]) -> str | None:
@@ -400,71 +338,3 @@ def asking_session(messages: Sequence[ClientMessage]) -> str | None:
     text = "".join(part.text or "" for part in last.parts) if last is not None else ""
     match = _SESSION.search(text)
     return match[1] if match is not None else None
-
-
-def replies(session: Session, parts: Sequence[Part]) -> dict[str, object] | None:
-    """Answers to open questions in what the client says; None where it says something else."""
-    questions = {one.call_id: one for one in pending_in(session)}
-    results = [part.function_response for part in parts if part.function_response is not None]
-    if results:
-        if not all(result.id in questions for result in results):
-            return None  # the runtime says which call is not open
-        return {
-            cast("str", result.id): _value(questions[cast("str", result.id)], result.response or {})
-            for result in results
-        }
-    asking = [one for one in questions.values() if one.kind in ("confirm", "input")]
-    text = "".join(part.text or "" for part in parts).strip()
-    if not asking or not text or any(part.text is None for part in parts):
-        return None
-    if len(asking) == 1:
-        answer = _reply(asking[0], text)
-        return {asking[0].call_id: answer} if answer is not None else None
-    return _named_replies(asking, text)
-
-
-def _value(question: Pending, response: JsonObject) -> object:
-    """The answer that a tool's result is: a decision in words, or the value itself."""
-    inner = response["result"] if [*response] == ["result"] else response
-    if isinstance(inner, str) and question.kind in ("confirm", "input"):
-        answer = _reply(question, inner)
-        if answer is None:
-            raise _unreadable(question)
-        return answer
-    return inner
-
-
-def _reply(question: Pending, text: str) -> object:
-    """What a text answers to a question; None where it does not."""
-    if question.kind == "input":
-        fitting = [one for one in _choices(question) if _choice_text(one).lower() == text.lower()]
-        return fitting[0] if fitting else text
-    word, _, rest = re.sub(r"[\s:,.!]+", " ", text, count=1).partition(" ")
-    if word.lower() in _NO:
-        return Deny(text[len(word) :].lstrip(" :,.!\n"))
-    # a yes with more after it may mean anything: nothing runs on a guess
-    return Approve() if word.lower() in _YES and not rest.strip() else None
-
-
-def _named_replies(asking: list[Pending], text: str) -> dict[str, object] | None:
-    """Answers to several questions: a line for each, with the id of its call."""
-    answers: dict[str, object] = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
-        word, _, rest = line.partition(" ")
-        named, _, more = rest.partition(":")
-        question = next((one for one in asking if one.call_id == named.strip()), None)
-        if question is None:
-            return None
-        reply = more.strip() if question.kind == "input" else f"{word}: {more}".rstrip(": ")
-        answer = _reply(question, reply)
-        if answer is None:
-            return None
-        answers[question.call_id] = answer
-    return answers
-
-
-def _unreadable(question: Pending) -> Problem:
-    return invalid(
-        f"this is not an answer to the call {question.call_id[:100]}",
-        hint='reply "approve", or "deny: why not"',
-    )

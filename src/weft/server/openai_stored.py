@@ -8,8 +8,6 @@ Top to bottom: the id, the note, a response in its session, a conversation, the 
 pages of them.
 """
 
-import base64
-import binascii
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, cast
@@ -18,9 +16,9 @@ import msgspec
 
 from weft.content import FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
-from weft.errors import StoreError
 from weft.runtime import Runner
 from weft.runtime.place import root_place
+from weft.server.asking import call_arguments, find_session, read_place, write_place
 from weft.server.endpoints import Call
 from weft.server.problems import Problem, invalid, require_id
 from weft.session import Actions, Event, Session, SessionKey
@@ -43,31 +41,6 @@ def response_id(session: str, run: str, after: int) -> str:
     A run that goes on with a result of the client's tool is the same run and another response.
     """
     return write_place("resp_", session, run, after)
-
-
-def write_place(prefix: str, session: str, run: str, after: int = 0) -> str:
-    """An id from which `read_place` reads what it was made of."""
-    name = f"{session}\n{run}\n{after}".encode()
-    return f"{prefix}{base64.urlsafe_b64encode(name).decode().rstrip('=')}"
-
-
-def read_place(prefix: str, id: str) -> tuple[str, str, int] | None:
-    """The session, the run and the place that an id names."""
-    name = id.removeprefix(prefix)
-    # any client can send any id: it is read as data, with a bound on each step
-    if name == id or len(id) > 4_000:
-        return None
-    try:
-        text = base64.b64decode(name + "=" * (-len(name) % 4), altchars=b"-_", validate=True)
-        session, run, *after = text.decode().split("\n")
-    except (binascii.Error, ValueError):
-        return None
-    if not session or not run or len(after) > 1:
-        return None
-    number = after[0] if after else "0"  # ids of older servers name no place
-    if len(number) > 9 or not number.isascii() or not number.isdigit():
-        return None
-    return session, run, int(number)
 
 
 def unknown_response(id: str) -> Problem:
@@ -236,16 +209,6 @@ async def find_response(call: Call, id: str, runners: Iterable[Runner]) -> Store
         goes_on = any(event.invocation_id == run for event in session.events[: bounds[0]])
         return StoredResponse(id, runner, session, run, *bounds, note, goes_on)
     raise unknown_response(id)
-
-
-async def find_session(runner: Runner, user: str, id: str) -> Session | None:
-    """A session of the user's; None too for an id that no session can have."""
-    try:
-        return await runner.store.get(SessionKey(runner.app_name, user, id))
-    except StoreError as error:
-        if error.where == "session key":
-            return None
-        raise
 
 
 def _bounds(session: Session, run: str, after: int) -> tuple[int, int] | None:
@@ -503,11 +466,6 @@ def call_item(call: FunctionCall, status: str) -> JsonObject:
         "arguments": call_arguments(call),
         "status": status,
     }
-
-
-def call_arguments(call: FunctionCall) -> str:
-    """The arguments of a call as the text that OpenAI's clients read."""
-    return msgspec.json.encode(call.args or {}).decode()
 
 
 def _result_item(result: FunctionResponse) -> JsonObject:

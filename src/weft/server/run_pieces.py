@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from weft.content import FunctionCall, FunctionResponse
 from weft.runtime.approvals import Deny, Pending
 from weft.runtime.result import counted_usage
-from weft.server.openai_sessions import open_questions
+from weft.server.asking import open_questions
 from weft.server.stream import stream_problem
 from weft.session import Event, Session, Usage
 from weft.session.event import without_temp

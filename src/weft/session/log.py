@@ -23,7 +23,8 @@ from weft.session.event import (
     apply_delta,
     without_temp,
 )
-from weft.session.flow import TrustLabel, is_flow, key_labels
+from weft.session.flow import TrustLabel, is_flow
+from weft.session.log_labels import key_labels
 from weft.session.lookback import waiting_in
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, is_json, require_json, require_object
