@@ -1,4 +1,4 @@
-"""The labels of a whole log: of all that it holds, and of keys and artifacts by their last write."""
+"""The labels of a whole log: of all that it holds, and of keys and artifacts by last write."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
