@@ -11,7 +11,7 @@ extensions of SQLite; two SQLite libraries of one process must not share a file.
 import asyncio
 import inspect
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar, cast
@@ -320,7 +320,7 @@ def _require_width(connection: _VectorFile, width: int | None, path: Path) -> No
 
 
 @contextmanager
-def _writing(connection: _VectorFile) -> Iterator[None]:
+def _writing(connection: _VectorFile) -> Generator[None]:
     """A transaction. The connection's own `with` waits for others while it holds up all threads."""
     connection.execute("BEGIN IMMEDIATE").fetchall()
     try:
