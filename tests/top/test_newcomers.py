@@ -72,7 +72,7 @@ NAMES = [
     ("from weft import ScriptedModel", "write from weft.testing import ScriptedModel"),
     ("from weft import SessionBusy", "write from weft.errors import SessionBusy"),
     ("from weft import Runer", "did you mean `Runner`?"),
-    ("from weft import input_guardrail", "before_model=..."),
+    ("from weft import input_guardrail", "Guardrail(input=...)"),
     ("from weft import Command", 'Route("key")'),
     ("weft.start(agent, 'Hi')", 'await Runner(agent).start("message")'),
     ("weft.LlmAgent", "write weft.Agent"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Trust = Literal["untrusted", "typed", "trusted"]
 """What may be in a result: anybody's text, values that cannot instruct, or the author's word."""
 
-Declared: TypeAlias = "Trust | Mapping[str, Trust]"
+Declared: TypeAlias = Trust | Mapping[str, Trust]
 """The trust of a tool's results, or by field; one that is not named is anybody's text."""
 
 FLOW = "flow"
