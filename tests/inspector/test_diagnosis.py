@@ -87,7 +87,7 @@ def test_a_turn_that_became_shorter_is_named_by_what_shortened_it() -> None:
         """Read a file."""
         return "\n".join(f"{n}: value_{n} = compute({n}, of={path!r})" for n in range(220))
 
-    files = ("a.py", "b.py", "c.py") * 4
+    files = tuple(f"{letter}.py" for letter in "abcdefghijklmnopqrstuvwxyz")
     script = [one for file in files for one in (call("read_file", path=file), f"Read {file}.")]
     model = ScriptedModel(script, name="claude-opus-5", dialect="anthropic")
     agent = Agent("coder", model=model, tools=[read_file]).sees(C.auto())

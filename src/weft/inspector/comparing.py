@@ -46,8 +46,8 @@ def _describe_side(inspection: Inspection) -> JsonObject:
     models = dict.fromkeys(
         step.request.prompt.model for step in inspection.steps if step.request is not None
     )
-    known = (inspection.timings[step.event.id] for step in inspection.steps)
-    seconds = [one.seconds for one in known if one.seconds is not None]
+    known = (inspection.timings.get(step.event.id) for step in inspection.steps)
+    seconds = [one.seconds for one in known if one is not None and one.seconds is not None]
     return {
         **inspection.summary(),
         "models": list[Json](models),
