@@ -159,7 +159,7 @@ def test_generics_cost_nothing_and_make_no_schema() -> None:
 def test_a_compiled_request_shows_what_the_pages_name() -> None:
     compiled = weft.compile(Agent("bot", model="gpt-5"), message="hi")
     assert {name for name in dir(compiled) if not name.startswith("_")} == {
-        "cached", "diagnostics", "dialect", "diff", "explain", "hash", "lower", "origin",
+        "cached", "diagnostics", "dialect", "diff", "explain", "hash", "label", "lower", "origin",
         "prefix_break", "prompt", "provided", "stable_prefix", "system", "tokens", "tools",
         "uncounted", "wire",
     }  # fmt: skip

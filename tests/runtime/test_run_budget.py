@@ -116,7 +116,7 @@ async def test_money_is_counted_at_the_models_price_with_cached_tokens_at_theirs
     costs = [
         event.custom_metadata["weft"]["spent"]["money"]  # type: ignore[index,call-overload]
         for event in result.events
-        if event.custom_metadata
+        if event.provenance.spent is not None
     ]
     assert costs == [pytest.approx(0.5), pytest.approx(2.0)]
     stopped, model = await run(list(script), RunBudget(money=0.4), name="gpt-4.1")
