@@ -51,7 +51,7 @@ class RequestBody(NamedTuple):
     keys: list[bytes]
     raw: bytes | None
     is_list: bool
-    fields: Mapping[str, msgspec.Raw] = {}
+    fields: Mapping[str, msgspec.Raw]
 
 
 def read_body(request: Request, dialect: str | None) -> RequestBody:

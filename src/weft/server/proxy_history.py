@@ -157,8 +157,9 @@ def replace_wire(body: RequestBody, wire: JsonObject) -> RequestBody:
     turns = wire.get(body.dialect.traits.turns)
     messages = turns if isinstance(turns, list) else []
     raw = encode(wire) if body.raw is None else splice(body.raw, body.wire, wire)
-    keys = split_list(split_object(raw)[body.dialect.traits.turns]) if messages else []
-    return RequestBody(raw, wire, body.dialect, messages, keys, raw, is_list=False)
+    fields = split_object(raw)
+    keys = split_list(fields[body.dialect.traits.turns]) if messages else []
+    return RequestBody(raw, wire, body.dialect, messages, keys, raw, is_list=False, fields=fields)
 
 
 def read_json(raw: bytes) -> Json:
