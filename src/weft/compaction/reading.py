@@ -74,20 +74,26 @@ def read_body(request: Request, dialect: str | None) -> RequestBody:
             where="weft.compact",
             hint="pass a provider's request as a dict or as JSON, or a list of its messages",
         )
-    is_list = isinstance(value, list)
-    turns = wire.get(target.traits.turns)
+    return take_apart(request, wire, target, raw, is_list=isinstance(value, list))
+
+
+def take_apart(
+    request: Request, wire: JsonObject, dialect: Dialect, raw: bytes | None, *, is_list: bool
+) -> RequestBody:
+    """A request whose value is known, with its messages apart."""
+    turns = wire.get(dialect.traits.turns)
     messages = turns if isinstance(turns, list) else []
     keys, fields = None, dict[str, msgspec.Raw]()
     if raw is not None:
         try:
             fields = {} if is_list else split_object(raw)
-            span = raw if is_list else fields.get(target.traits.turns)
+            span = raw if is_list else fields.get(dialect.traits.turns)
             keys = split_list(span) if span is not None else []
         except ValueError:  # its messages cannot be told apart
             keys = None
     if keys is None or len(keys) != len(messages):  # what only Python reads has no bytes of its own
         raw, keys = None, _encode_all(messages)
-    return RequestBody(request, wire, target, messages, keys, raw, is_list, fields)
+    return RequestBody(request, wire, dialect, messages, keys, raw, is_list, fields)
 
 
 def _decode(raw: bytes) -> object:

@@ -313,8 +313,8 @@ class Exchanges:
         if self.settings.redact:
             # a failure here goes to the client: what is not looked through is not sent
             body = redact_body(body, self.settings.redact, self.store.secret, known)
-            raw = _bytes_of(body) if body.raw is not None else raw
-        original = came if raw is came or not known else _bytes_of(body)
+            raw = _bytes_of(body)
+        original = raw if known else came
         plain = PreparedRequest(call, form, original, original, known=known)
         try:
             chain = self._digests.chain(body)

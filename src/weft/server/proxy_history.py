@@ -6,8 +6,8 @@ from typing import cast
 
 import msgspec
 
-from weft.compaction.reading import RequestBody
-from weft.compaction.splicing import encode, splice, split_list, split_object
+from weft.compaction.reading import RequestBody, take_apart
+from weft.compaction.splicing import encode, splice
 from weft.dialects.answers import LOOSE_TEXT, AnswerShape
 from weft.dialects.caching import MARKS
 from weft.dialects.weave import take_pieces
@@ -154,12 +154,8 @@ def replace_messages(body: RequestBody, messages: list[Json]) -> RequestBody:
 
 def replace_wire(body: RequestBody, wire: JsonObject) -> RequestBody:
     """The request with other values; those that are the same objects keep their bytes."""
-    turns = wire.get(body.dialect.traits.turns)
-    messages = turns if isinstance(turns, list) else []
     raw = encode(wire) if body.raw is None else splice(body.raw, body.wire, wire)
-    fields = split_object(raw)
-    keys = split_list(fields[body.dialect.traits.turns]) if messages else []
-    return RequestBody(raw, wire, body.dialect, messages, keys, raw, is_list=False, fields=fields)
+    return take_apart(raw, wire, body.dialect, raw, is_list=False)
 
 
 def read_json(raw: bytes) -> Json:

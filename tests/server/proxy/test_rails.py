@@ -12,13 +12,17 @@ from tests.server.live import serving
 from tests.server.proxy.talks import TALKS, Talk
 from tests.server.proxy.upstream import Reply, Seen, Upstream, listening, proxying
 from weft.cli.inspect import read_redactions
+from weft.compaction.reading import read_body
 from weft.models.routing import read_upstreams
 from weft.recordings.providers import body_of
 from weft.recordings.read import read_files
 from weft.server.access import Tokens
 from weft.server.proxy import ProxyApplication, ProxySettings
+from weft.server.proxy_history import replace_messages
 from weft.server.proxy_records import CallLog, receipts_of
+from weft.server.proxy_redaction import redact_body
 from weft.server.proxy_store import ProxyStore
+from weft.values import Json
 
 CHAT, RESPONSES, ANTHROPIC, GEMINI = TALKS
 
@@ -82,6 +86,36 @@ def test_values_never_leave_and_are_in_the_answer(talk: Talk) -> None:
         assert abs(first - second) < 100  # the same placeholder each time
         assert client.post(proxy.url + talk.path, content=b"jane@example.com").status_code == 400
         assert len(proxy.upstream.seen) == 2
+
+
+@pytest.mark.parametrize("words", ["jane@example.com", "jane@example.com \ud800", "\ud800", "-"])
+@pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.name)
+def test_a_request_put_together_again_is_read_as_if_it_had_come(talk: Talk, words: str) -> None:
+    turn: Any = {"role": "user", "content": words}
+    if talk.name == "gemini":
+        turn = {"role": "user", "parts": [{"text": words}]}
+    layouts: tuple[Any, ...] = ({}, {"separators": (",", ":")}, {"indent": 1})
+    for layout in layouts:
+        body = read_body(json.dumps(talk.request(turn), **layout).encode(), talk.name)
+        known: dict[str, Json] = {}
+        redacted = redact_body(body, REDACT, "secret", known)
+        assert bool(known) == ("jane" in words)
+        longer = replace_messages(redacted, [*redacted.messages, *redacted.messages[1:3]])
+        for made in (redacted, longer):
+            assert made == read_body(made.request, talk.name)
+
+
+def test_half_a_character_is_redacted_too() -> None:
+    turn = {"role": "user", "content": "jane@example.com \ud800"}
+    content = json.dumps(ANTHROPIC.request(turn)).encode()
+    said = ANTHROPIC.answer(ANTHROPIC.piece("text", "t", "Hi."))
+    with proxying(lambda *_: said, redact=REDACT) as proxy, httpx2.Client() as client:
+        for sent in (content, content.replace(b"jane@example.com", b"nobody")):
+            answer = client.post(proxy.url + ANTHROPIC.path, content=sent)
+            assert answer.status_code == 200
+            assert b"jane@example.com" not in proxy.upstream.seen[-1].body
+            assert b"\\ud800" in proxy.upstream.seen[-1].body
+        assert not proxy.faults
 
 
 def test_what_is_recorded_is_read_by_inspect_and_replay(tmp_path: Path) -> None:
