@@ -109,7 +109,7 @@ def listening(upstream: Upstream) -> Iterator[str]:
     place.listen(2048)
     config = uvicorn.Config(upstream, log_level="critical", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
-    server.capture_signals = _nothing  # type: ignore[method-assign,assignment]
+    server.capture_signals = _nothing  # type: ignore[method-assign]
     thread = threading.Thread(target=lambda: server.run(sockets=[place]), daemon=True)
     thread.start()
     while not server.started:
