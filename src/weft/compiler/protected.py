@@ -92,7 +92,7 @@ def _require_hidden(
 
     for block in prompt.blocks:
         if is_hidden(block.label):
-            raise _leaked(str(block.origin), prompt.agent)
+            raise _report_leak(str(block.origin), prompt.agent)
     sent = json.dumps(wire, ensure_ascii=False)
     visible = "\n".join(map(show_block, original.blocks))
     for text in hidden_values((*notes, *original.notes)):
@@ -104,10 +104,10 @@ def _require_hidden(
             and text not in visible
             and spelled not in visible
         ):
-            raise _leaked("the request", prompt.agent)
+            raise _report_leak("the request", prompt.agent)
 
 
-def _leaked(where: str, agent: str) -> ProtectionError:
+def _report_leak(where: str, agent: str) -> ProtectionError:
     return ProtectionError(
         "the request holds untrusted text, which the policy hides",
         where=f"{agent}: {where}",

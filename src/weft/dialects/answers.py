@@ -417,9 +417,9 @@ class ResponsesShape(AnswerShape):
             if index in weave.hidden:
                 return []
             event = {**event, "output_index": weave.place(index)}
-        return [self._numbered(event, weave)]
+        return [self._number_event(event, weave)]
 
-    def _numbered(self, event: JsonObject, weave: "AnswerWeave") -> JsonObject:
+    def _number_event(self, event: JsonObject, weave: "AnswerWeave") -> JsonObject:
         if weave.number is None or "sequence_number" not in event:
             return event
         weave.number += 1
@@ -436,7 +436,7 @@ class ResponsesShape(AnswerShape):
             whole: JsonObject = {**response, "output": output} if weave.bodies else response
             if total:
                 whole["usage"] = total
-            events.append(self._numbered({**one, "response": whole}, weave))
+            events.append(self._number_event({**one, "response": whole}, weave))
         return events
 
     def error_event(self, message: str) -> JsonObject:

@@ -174,7 +174,7 @@ class _Trace:
     def begin_agent(self, agent: str, place: Place) -> "_Span":
         """An agent has its turn."""
         attributes = {genai.OPERATION: genai.INVOKE_AGENT, genai.AGENT: agent}
-        parent = self._around(place)
+        parent = self._find_context(place)
         span = self._begin(f"{genai.INVOKE_AGENT} {agent}", parent, attributes)
         key = (place.scope, place.path)
         before = self._open.get(key)
@@ -191,7 +191,7 @@ class _Trace:
 
     def begin_compile(self, agent: str, place: Place) -> "_Span":
         """A request is compiled."""
-        return self._begin("compile", self._around(place), {genai.AGENT: agent})
+        return self._begin("compile", self._find_context(place), {genai.AGENT: agent})
 
     def begin_model(self, agent: str, place: Place, compiled: Compilation) -> "_Span":
         """A model is asked."""
@@ -205,7 +205,7 @@ class _Trace:
             genai.AGENT: agent,
         }
         span = self._begin(
-            f"{genai.CHAT} {model}", self._around(place), attributes, SpanKind.CLIENT
+            f"{genai.CHAT} {model}", self._find_context(place), attributes, SpanKind.CLIENT
         )
         span.measured = {
             key: attributes[key] for key in (genai.OPERATION, genai.PROVIDER, genai.REQUEST_MODEL)
@@ -227,7 +227,7 @@ class _Trace:
             genai.TOOL_CALL: id,
             genai.AGENT: agent,
         }
-        span = self._begin(f"{genai.EXECUTE_TOOL} {name}", self._around(place), attributes)
+        span = self._begin(f"{genai.EXECUTE_TOOL} {name}", self._find_context(place), attributes)
         if self.telemetry.tells_content:
             span.tell(genai.TOOL_ARGUMENTS, call.args or {})
         self._calls[id] = span.context
@@ -242,7 +242,7 @@ class _Trace:
 
     def begin_store(self, place: Place, count: int) -> "_Span":
         """Events are stored."""
-        return self._begin("store", self._around(place), {"weft.store.events": count})
+        return self._begin("store", self._find_context(place), {"weft.store.events": count})
 
     def close(self, outcome: RunOutcome) -> None:
         """The run is over, and all that it left open with it."""
@@ -259,7 +259,7 @@ class _Trace:
         """A step that has ended."""
         self._steps.discard(step)
 
-    def _around(self, place: Place) -> "Context":
+    def _find_context(self, place: Place) -> "Context":
         """The innermost step that a place stands in."""
         for path in paths_around(place.path):
             turn = self._open.get((place.scope, path))

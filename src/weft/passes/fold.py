@@ -124,7 +124,7 @@ def fold_steps(prompt: Prompt, env: Env, options: Folding) -> Prompt:
     Before:  user "go" | call read(a) -> 2,000 tokens | ... | call read(z) -> 2,000 tokens
     After:   user "go" | user "[Folded steps: ...] #1 read a -> ..." | call read(z) -> 2,000 tokens
     """
-    return _fold(prompt, env, _Prices.of(env), options.keep)
+    return _fold_prompt(prompt, env, _Prices.of(env), options.keep)
 
 
 def fold_to_fit(prompt: Prompt, env: Env) -> Prompt:
@@ -138,7 +138,7 @@ def fold_to_fit(prompt: Prompt, env: Env) -> Prompt:
     """
     budget = env.tokens.budget
     keep = max(Folding().keep, budget.keep_recent or 0) if budget is not None else Folding().keep
-    return _fold(prompt, env, _Prices.of(env)._replace(pays=False), keep)
+    return _fold_prompt(prompt, env, _Prices.of(env)._replace(pays=False), keep)
 
 
 def needs_fold_to_fit(env: Env) -> bool:
@@ -180,7 +180,7 @@ def _pins_later(policy: Policy) -> bool:
     return pins and (len(policy.stages) > 1 or not _sees_all(policy))
 
 
-def _fold(prompt: Prompt, env: Env, prices: "_Prices", keep: int) -> Prompt:
+def _fold_prompt(prompt: Prompt, env: Env, prices: "_Prices", keep: int) -> Prompt:
     """The prompt with notes, and with `recall`, which gets back what they stand for."""
     items = prompt.items
     # without the tool a step could not be got back

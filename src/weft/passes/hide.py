@@ -97,7 +97,7 @@ def _hide_block(block: Block, item: Item, env: Env) -> Iterator[Block]:
     if not is_hidden(label):
         yield block
         return
-    rest = msgspec.structs.replace(label, taint=_spoken(label))
+    rest = msgspec.structs.replace(label, taint=_keep_spoken(label))
     match block:
         case ResultBlock():
             trust = _trust_of(block)
@@ -150,7 +150,7 @@ def is_hidden(label: TrustLabel) -> bool:
     return any(name != "user" for name in label.taint)
 
 
-def _spoken(label: TrustLabel) -> tuple[str, ...]:
+def _keep_spoken(label: TrustLabel) -> tuple[str, ...]:
     return ("user",) if "user" in label.taint else ()
 
 

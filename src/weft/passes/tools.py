@@ -150,7 +150,7 @@ def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
     """
     scores = score_by_words(query, tools)
     if is_installed() and words(query):
-        short = likeness(query, [_spoken(tool) for tool in tools])
+        short = likeness(query, [_spell_tool(tool) for tool in tools])
         whole = likeness(query, [_describe_tool(tool) for tool in tools])
         fits = [
             (one + other) / 2 + _SHARED * shared
@@ -183,14 +183,14 @@ def score_by_words(query: str, tools: Sequence[ToolDecl | Tool]) -> list[float]:
     return match(scope, (scope.nearly(word, WEIGHTS.alike) for word in asked))
 
 
-def _spoken(tool: ToolDecl | Tool) -> str:
+def _spell_tool(tool: ToolDecl | Tool) -> str:
     """A tool's name in words, and its description."""
     return f"{words_of(tool.name)}: {tool.description}"
 
 
 def _describe_tool(tool: ToolDecl | Tool) -> str:
     """A tool's name and description, and what its parameters say."""
-    return " ".join((_spoken(tool), *_parameters(tool.parameters)))
+    return " ".join((_spell_tool(tool), *_parameters(tool.parameters)))
 
 
 def _parameters(schema: JsonObject) -> Iterator[str]:

@@ -291,14 +291,14 @@ def _places_of_all(policy: Policy) -> dict[str, tuple[Pass | Views, ...]]:
     """The passes that a policy has whatever its stages are, by their place."""
     protections = policy.protections
     withhold = (*_hide(protections), *_withhold(protections))
-    ordered = _ordered(protections)
+    ordered = _order_protections(protections)
     again = [one for one in map(_once_more, ordered) if one is not None]
     return {
         **dict.fromkeys(ORDER, ()),
         "see": _SEE,
         "withhold": withhold,
         "bound": (_bound_results,),
-        "fold": _fold(policy),
+        "fold": _place_folds(policy),
         "restore": _restore(policy),
         "write": _write(policy.writings),
         "choose": _CHOOSE,
@@ -380,7 +380,7 @@ def _past(step: Reduction) -> tuple[Pass, ...]:
     return _pass(verb.chapter, verb.past, step)
 
 
-def _fold(policy: Policy) -> tuple[Pass, ...]:
+def _place_folds(policy: Policy) -> tuple[Pass, ...]:
     """What folds steps that are over; a note is made of what may be seen, and of nothing else.
 
     Labels and other views make redaction wait. It is done before a fold all the same: a value that
@@ -441,7 +441,9 @@ def _redact(protections: tuple[Protection, ...]) -> tuple[Pass, ...]:
     return tuple(each for one in steps for each in _on_request(one))
 
 
-def _ordered(protections: tuple[Protection, ...]) -> list[Hide | Redact | Fence | Validate]:
+def _order_protections(
+    protections: tuple[Protection, ...],
+) -> list[Hide | Redact | Fence | Validate]:
     """What is hidden and replaced goes first, then the fence around the rest."""
     order = (Hide, Redact, Fence, Validate)
     others = [one for one in protections if not isinstance(one, Label)]

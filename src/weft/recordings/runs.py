@@ -155,7 +155,7 @@ class _Copilot:
         time = seconds(row.get("timestamp", row.get("ts")))
         kind = text_at(row, "type")
         if row.get("agent") == "copilot-cli":
-            self._exported(row, kind, line.where, time)
+            self._read_export(row, kind, line.where, time)
             return
         data = object_in(row.get("data"))
         if kind == "assistant.message":
@@ -163,7 +163,7 @@ class _Copilot:
         elif kind == "tool.execution_complete":
             self._flush()
             transcript.place = line.where
-            transcript.results([self._returned(data)], time=time)
+            transcript.results([self._read_result(data)], time=time)
         elif kind == "user.message":
             self._flush()
             transcript.place = line.where
@@ -207,7 +207,7 @@ class _Copilot:
                 call_part(text_at(one, "name"), arguments, id=text_at(one, "toolCallId"))
             )
 
-    def _returned(self, data: JsonObject) -> Part:
+    def _read_result(self, data: JsonObject) -> Part:
         call_id, result = text_at(data, "toolCallId"), data.get("result")
         failure = object_in(data.get("error"))
         if failure or data.get("success") is False:
@@ -216,7 +216,7 @@ class _Copilot:
         content = object_in(result).get("content", result)
         return _result(call_id, "", content)
 
-    def _exported(self, row: JsonObject, kind: str, where: str, time: float | None) -> None:
+    def _read_export(self, row: JsonObject, kind: str, where: str, time: float | None) -> None:
         """A line of the export: an answer with its calls, and in each what it returned."""
         transcript = self.transcript
         transcript.place = where

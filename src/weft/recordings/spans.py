@@ -327,7 +327,7 @@ def _openinference_kind(span: Span) -> str:
 
 def _openinference_row(span: Span) -> JsonObject:
     attributes = span.attributes
-    asked = _numbered(attributes, "llm.input_messages.", "message.")
+    asked = _list_numbered(attributes, "llm.input_messages.", "message.")
     whole = object_in(parse_value(attributes.get("input.value")))
     listed = whole.get("messages")
     messages = [*map(_openinference_message, asked)]
@@ -336,7 +336,7 @@ def _openinference_row(span: Span) -> JsonObject:
         messages = [_plain_message(one) for one in objects_in(listed)]
     answered = [
         _openinference_message(one)
-        for one in _numbered(attributes, "llm.output_messages.", "message.")
+        for one in _list_numbered(attributes, "llm.output_messages.", "message.")
     ]
     if not answered and attributes.get("output.value"):
         answer = parse_value(attributes["output.value"])
@@ -348,7 +348,7 @@ def _openinference_row(span: Span) -> JsonObject:
     cut = max(numbers, default=-1) + 1 - len(messages)
     tools = [
         object_in(parse_value(one.get("json_schema")))
-        for one in _numbered(attributes, "llm.tools.", "tool.")
+        for one in _list_numbered(attributes, "llm.tools.", "tool.")
     ]
     counts = {
         key.removeprefix("llm.token_count."): value
@@ -375,7 +375,7 @@ def _integer(value: Json) -> Json:
     return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
-def _numbered(attributes: JsonObject, prefix: str, inner: str) -> list[JsonObject]:
+def _list_numbered(attributes: JsonObject, prefix: str, inner: str) -> list[JsonObject]:
     """Attributes such as `prefix.3.inner.role` as a list of objects, in order."""
     listed: dict[int, JsonObject] = {number: {} for number in _numbers(attributes, prefix)}
     for key, value in attributes.items():
@@ -394,7 +394,7 @@ def _numbers(attributes: JsonObject, prefix: str) -> Iterator[int]:
 
 def _openinference_message(fields: JsonObject) -> JsonObject:
     message: JsonObject = {"role": _role(text_at(fields, "role") or "user")}
-    contents = _numbered(fields, "contents.", "message_content.")
+    contents = _list_numbered(fields, "contents.", "message_content.")
     pieces: list[Json] = []
     for one in contents:
         url = one.get("image.image.url")
@@ -403,7 +403,7 @@ def _openinference_message(fields: JsonObject) -> JsonObject:
         elif one.get("text"):
             pieces.append({"type": "text", "text": one["text"]})
     message["content"] = pieces or fields.get("content") or ""
-    calls = _numbered(fields, "tool_calls.", "tool_call.")
+    calls = _list_numbered(fields, "tool_calls.", "tool_call.")
     if calls:
         message["tool_calls"] = [
             {
@@ -459,8 +459,8 @@ def _gen_ai_row(span: Span) -> JsonObject:
         first: JsonObject = {"role": "system", "content": "\n\n".join(texts)}
         messages = [first, *messages]
     if not messages:
-        messages = [*map(_traceloop_message, _numbered(attributes, "gen_ai.prompt.", ""))]
-        answers = [*map(_traceloop_message, _numbered(attributes, "gen_ai.completion.", ""))]
+        messages = [*map(_traceloop_message, _list_numbered(attributes, "gen_ai.prompt.", ""))]
+        answers = [*map(_traceloop_message, _list_numbered(attributes, "gen_ai.completion.", ""))]
     if not messages:
         messages, answers = _event_messages(span)
     options = {
@@ -549,7 +549,7 @@ def _traceloop_message(fields: JsonObject) -> JsonObject:
     content = parse_value(fields.get("content"))
     message: JsonObject = {"role": fields.get("role") or "assistant", "content": ""}
     message["content"] = content if isinstance(content, str | list) else compact(content)
-    calls = _numbered(fields, "tool_calls.", "")
+    calls = _list_numbered(fields, "tool_calls.", "")
     if calls:
         message["tool_calls"] = [_chat_call(call) for call in calls]
     if fields.get("tool_call_id"):

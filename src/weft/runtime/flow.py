@@ -82,7 +82,7 @@ class RunFlow:
         events = self._log.events()
         return join_labels(one.label for one in events if f"{path_of(one)}/".startswith(starts))
 
-    def around(self, path: str) -> TrustLabel:
+    def label_around(self, path: str) -> TrustLabel:
         """The label of all decisions that a path leads through."""
         if not self._control:
             return TRUSTED
@@ -103,7 +103,7 @@ class RunFlow:
 
     def as_stored(self, event: Event) -> Event:
         """The event with the label of the branch it was made in; its `temp:` keys are kept here."""
-        label = self.around(path_of(event))
+        label = self.label_around(path_of(event))
         if label is not TRUSTED:
             event = add_label(event, label)
         for key in event.actions.state_delta:

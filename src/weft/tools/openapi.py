@@ -154,16 +154,16 @@ class OpenAPI:
         return text
 
     @cached_property
-    def _parsed(self) -> tuple[list[Operation], list[tuple[str, str]]]:
+    def _operations_read(self) -> tuple[list[Operation], list[tuple[str, str]]]:
         return _read_operations(self._document)
 
     @property
     def _operations(self) -> list[Operation]:
-        return self._parsed[0]
+        return self._operations_read[0]
 
     @property
     def _problems(self) -> list[tuple[str, str]]:
-        return self._parsed[1]
+        return self._operations_read[1]
 
     # --- as a toolset
 
