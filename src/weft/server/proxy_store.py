@@ -8,6 +8,7 @@ import logging
 import secrets
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -150,6 +151,12 @@ class ProxyStore:
         self._recalls[history] = [record, *known]
         self._stored.add(history)
         self._write("INSERT INTO recalls VALUES (?, ?)", history, msgspec.json.encode(record))
+
+    def find_places(self, chain: Sequence[bytes]) -> list[int]:
+        """The places in a chain of histories after which an answer recalled something."""
+        if self._stored.isdisjoint(chain):
+            return []
+        return [at for at, history in enumerate(chain) if history in self._stored]
 
     def find_recalls(self, history: bytes) -> list[RecallRecord]:
         """What answers to this history recalled, the newest first."""
