@@ -68,6 +68,7 @@ class ProxyCall:
         self.status = 0
         self.recalls = 0
         self.fault = ""
+        self.is_logged = False
         self.time = time.time()
 
     def read(self, body: RequestBody) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.server.live import serving
 from tests.server.proxy.talks import TALKS, Talk
+from tests.server.proxy.test_recall import POLICY
 from tests.server.proxy.upstream import Reply, Seen, Upstream, listening, proxying
 from weft.cli.inspect import read_redactions
 from weft.compaction.reading import read_body
@@ -210,6 +212,30 @@ def test_other_machines_need_a_token() -> None:
             assert client.get("/v1/models", headers=mine).status_code == 200
             assert upstream.seen[0].headers["authorization"] == "Bearer sk-own"
             assert "x-weft-token" not in upstream.seen[0].headers
+
+
+@pytest.mark.parametrize("policy", ["C.default()", POLICY])
+def test_a_streamed_call_is_billed_before_the_client_sees_its_end(
+    policy: str, tmp_path: Path
+) -> None:
+    waits = threading.Event()
+
+    def script(seen: Seen, number: int) -> Reply:
+        talk = next(one for one in TALKS if one.path == seen.path)
+        reply = talk.answer(talk.piece("text", "t", "Hi."), stream=True)
+        assert isinstance(reply.body, list)
+        # the line stays open after the last event
+        return replace(reply, body=[b"".join(reply.body), b": ping\n\n"], wait=waits)
+
+    ends = (b"[DONE]", b"response.completed", b"message_stop")
+    with proxying(script, policy, path=tmp_path / "p.db") as proxy:
+        for number, (talk, end) in enumerate(zip(TALKS[:3], ends, strict=True), 1):
+            request = talk.request(stream=True)
+            with httpx2.stream("POST", proxy.url + talk.path, json=request) as answer:
+                assert any(end in piece for piece in answer.iter_raw())
+                bills = proxy.application.log.store.list_calls()
+                assert [bill.usage is not None for bill in bills] == [True] * number
+        waits.set()
 
 
 def test_a_stream_is_passed_on_piece_by_piece() -> None:
