@@ -256,7 +256,10 @@ def test_structured_output_and_signed_thinking_pass() -> None:
 
 
 def test_counting_tokens_goes_through() -> None:
-    with proxying(lambda *_: Reply(b'{"input_tokens": 7}'), POLICY) as proxy, httpx2.Client():
+    with (
+        proxying(lambda *_: Reply(b'{"input_tokens": 7}'), POLICY) as proxy,
+        httpx2.Client(timeout=60),
+    ):
         client = anthropic.Anthropic(base_url=proxy.url, api_key="sk-x", max_retries=0)
         request = ANTHROPIC.request()
         counted = client.messages.count_tokens(
