@@ -30,7 +30,8 @@ def test_requests_of_a_recorded_run_begin_with_each_other_and_cost_less(
             folds = len(now) > len(notes)
             if after[: len(before)] != before:
                 # only a fold writes again what was sent: it says so, and keeps earlier notes
-                assert folds and now[: len(notes)] == notes, place
+                assert folds, place
+                assert now[: len(notes)] == notes, place
                 assert "WEFT502" in [one.code for one in compacted.diagnostics], place
                 assert _is_legal(run.dialect, request, compacted.request), place
             paid += compacted.cost
