@@ -3,11 +3,12 @@
 Set WEFT_KILLS for a longer run: `WEFT_KILLS=100` makes 100 calls, and kills between all of them.
 """
 
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
+import socket
+import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import httpx2
 from tests.server.proxy.talks import ANTHROPIC, LONG
 from tests.server.proxy.test_recall import POLICY, recall
 from tests.server.proxy.upstream import Reply, Seen, Upstream, listening, proxying
+from weft.cli import main
 from weft.recordings.providers import body_of
 from weft.server.proxy_store import ProxyStore
 
@@ -47,29 +49,36 @@ class Provider:
 
 
 class Killable:
-    """A proxy in a process of its own."""
+    """A proxy in a process of its own, which has imported the package already when it starts."""
 
     def __init__(self, upstream: str, folder: Path) -> None:
-        self._command = [sys.executable, "-m", "weft", "proxy", "--port", "0", "--policy", POLICY]
+        self._forks = multiprocessing.get_context("forkserver")
+        self._forks.set_forkserver_preload(["weft.cli.proxy", "weft.server.proxy", "uvicorn"])
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._place: tuple[str, int] = free.getsockname()
+        self._command = ["proxy", "--port", str(self._place[1]), "--policy", POLICY]
         self._command += ["--upstream", f"anthropic={upstream}"]
         self._command += ["--store", f"sqlite:///{folder / 'p.db'}"]
-        self._folder = folder
-        self._process: subprocess.Popen[str] | None = None
+        self._process: BaseProcess | None = None
 
     def start(self) -> str:
-        """The address of a new process."""
-        self._process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=self._folder,
-            text=True,
-        )  # fmt: skip
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().partition("/weft/")[0]
+        """The address of a new process, as soon as it listens."""
+        self._process = self._forks.Process(target=main, args=(self._command,))
+        self._process.start()
+        while True:
+            try:
+                socket.create_connection(self._place).close()
+            except ConnectionRefusedError:
+                assert self._process.is_alive()
+                time.sleep(0.01)
+            else:
+                return f"http://127.0.0.1:{self._place[1]}"
 
     def kill(self) -> None:
-        """Kill it, if it runs."""
+        """Kill it with SIGKILL, if it runs."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.communicate()
+            self._process.kill()
+            self._process.join()
             self._process = None
 
 
