@@ -101,7 +101,7 @@ def _split_body(raw: bytes) -> _SplitBody | None:
     try:
         fields = split_object(raw)
         for name, value in fields.items():
-            if name not in lists or memoryview(value)[:1] != b"[":
+            if name not in lists or bytes(memoryview(value)[:1]) != b"[":
                 wire[name] = cast("Json", msgspec.json.decode(value))
                 continue
             listed = split_list(value)
