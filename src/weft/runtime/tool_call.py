@@ -53,7 +53,14 @@ from weft.runtime.tracing import RunTrace
 from weft.session import Actions, Event
 from weft.session.branches import branches_of
 from weft.session.event import EMPTY_ACTIONS, apply_delta, without_temp
-from weft.session.flow import TRUSTED, FieldTrust, TrustLabel, describe_fields, join_labels
+from weft.session.flow import (
+    NO_FIELDS,
+    TRUSTED,
+    FieldTrust,
+    TrustLabel,
+    describe_fields,
+    join_labels,
+)
 from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, canonical, compact, digest
@@ -305,7 +312,7 @@ class ToolCall:
         """The arguments with redacted values put back, if the policy says so; not for an agent."""
         args = dict(self.call.args or {})
         policy = self._plan.policy
-        if hides_text(policy):
+        if policy.protections and hides_text(policy):
             opening = Opening(self._invocation, self._place)
             args, self._opened = opening.open_arguments(args)
         # an agent gets the placeholders: its own requests are redacted too
@@ -405,9 +412,9 @@ class ToolCall:
 
         `response` is None where a callback of the author's answered for the tool.
         """
-        label = self._invocation.flow.of_context(context)
+        label = TRUSTED if context is None else self._invocation.flow.of_context(context)
         if response is None:
-            return label, FieldTrust()
+            return label, NO_FIELDS
         if isinstance(tool.agent, Agent | Flow):
             return judge_agent(self._invocation, tool.agent, self.call, response, label)
         if self._steps is not None:
