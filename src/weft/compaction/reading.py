@@ -421,14 +421,14 @@ class MessageCache(Generic[Value]):
     def find(self, keys: list[bytes]) -> list[Value]:
         """The values of the messages that this request begins with, as far as they are known."""
         longest, values = 0, list[Value]()
-        for known, kept in self._recent:
+        for known, its_values in self._recent:
             common = len(known)
             if known != keys[:common]:
                 same = map(operator.eq, known, keys)
                 shorter = min(common, len(keys))
                 common = next((at for at, one in enumerate(same) if not one), shorter)
             if common > longest:
-                longest, values = common, kept
+                longest, values = common, its_values
         return values[:longest]
 
     def keep(self, keys: list[bytes], values: list[Value]) -> None:
