@@ -50,8 +50,8 @@ class RecordedCalls:
     def __init__(self, recording: Recording) -> None:
         self.exchanges = exchanges_of(recording)
         """Each with the id of the event that answers it, or stands for its missing answer."""
-        self.recording = recording._replace(
-            session=with_events(recording.session, self._log(recording))
+        self.recording = self._name_agents(
+            recording._replace(session=with_events(recording.session, self._log(recording)))
         )
         answered = {exchange.event for exchange in self.exchanges}
         self.answers = frozenset(answered)
@@ -81,6 +81,35 @@ class RecordedCalls:
         for place, event in reversed(inserted):
             events.insert(place, event)
         return events
+
+    def _name_agents(self, recording: Recording) -> Recording:
+        """The answers with the names of the agents that gave them, where the recorder names them.
+
+        Each has the system text of its last call; without names all are of one agent.
+        """
+        names = {one.event: one.agent for one in self.exchanges if one.agent}
+        if not names:
+            return recording
+        only = [*dict.fromkeys(names.values())]
+        events: list[Event] = []
+        speaker = only[0]
+        for event in recording.session.events:
+            if event.author == AGENT:
+                # results are of who called
+                speaker = names.get(event.id, only[0] if len(only) == 1 else speaker)
+                event = msgspec.structs.replace(event, author=speaker)
+            events.append(event)
+        texts = {
+            one.agent or AGENT: block.text
+            for one in self.exchanges
+            for block in one.blocks
+            if block.source.kind == "system"
+        }
+        whole = recording.instructions.get(AGENT, "")
+        return recording._replace(
+            session=with_events(recording.session, events),
+            instructions={name: texts.get(name, whole) for name in dict.fromkeys((*only, AGENT))},
+        )
 
     def steps(self, *, model: str | None = None) -> list[AnsweredStep]:
         """A step for each call, with the request that was recorded."""
