@@ -28,6 +28,7 @@ from weft.inspector.export import PAGE, export
 from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
 from weft.inspector.sources import StoredSessions, key_text
+from weft.inspector.trust import describe_trust
 from weft.recordings import recording_of
 from weft.session import Event, Session, SessionKey
 from weft.testing import ScriptedModel, call, make_session, usage
@@ -252,7 +253,7 @@ def test_trust_follows_words_of_results_into_calls() -> None:
             )
         ),
     )
-    answer = questions.trust(Inspection(agent, session))
+    answer = describe_trust(Inspection(agent, session))
     assert answer["flows"][0]["call"] == "find_flights"
     assert answer["flows"][0]["words"] == ["evil-host.example"]
     assert "eve@example.com" not in json.dumps(answer)
@@ -459,7 +460,7 @@ def test_words_that_the_author_wrote_are_no_leak() -> None:
         ("a", call("transfer_to_agent", agent_name="billing_desk")),
         ("a", call("find_flights", city="order-4711")),
     )
-    flows = questions.trust(Inspection(agent, session))["flows"]
+    flows = describe_trust(Inspection(agent, session))["flows"]
     assert [one["words"] for one in flows] == [["order-4711"]]
 
 

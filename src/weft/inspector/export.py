@@ -24,6 +24,7 @@ from weft.inspector.answer import describe_answer
 from weft.inspector.diagnosis import diagnose, find_saving
 from weft.inspector.inspection import Inspection
 from weft.inspector.request import OLDEST, Origins, RequestView, row_json
+from weft.inspector.trust import describe_trust
 from weft.ir import Note
 from weft.values import Json, JsonObject, compact
 
@@ -98,7 +99,7 @@ def export_parts(
         data[f"saving?{quoted}"] = _encode_for_script(find_saving(inspection))
     data[f"ghosts?{quoted}"] = _encode_for_script(inspection.ghosts())
     data[f"dead-weight?{quoted}"] = encode_masked(questions.dead_weight(inspection))
-    data[f"trust?{quoted}"] = encode_masked(questions.trust(inspection))
+    data[f"trust?{quoted}"] = encode_masked(describe_trust(inspection))
     data[f"receipt?{quoted}"] = encode_masked(inspection.receipt().to_json())
     data[f"picture?{quoted}"] = encode_masked(questions.picture(inspection))
     pieces = Pieces()

@@ -7,6 +7,7 @@ stands in the notes once, with the step that brought it first.
 
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from weft.digest.alike import trouble_in
 from weft.digest.asked import window_of
@@ -170,20 +171,34 @@ def _names_of(item: Item, known: Container[str], note_names: set[str]) -> Iterat
     """The names and short values in the results of an item that no note has yet, within a share."""
     for text in result_texts(item):
         room = len(text) * _SHARE
-        for name in map(_worth_telling, telling_names(text)):
-            if not name or name in known or name in note_names:
+        for name in _names_in(text):
+            if name in known or name in note_names:
                 continue
             room -= len(name) + 1
             if room < 0:
                 break
             note_names.add(name)
             yield name
-        # the numbers at the lines of a window would be nothing but a count
-        values = short_values_in(text) if room > 0 and window_of(text) is None else []
-        for value in values[:_VALUES]:
+        for value in _values_in(text) if room > 0 else ():
             if value not in known and value not in note_names:
                 note_names.add(value)
                 yield value
+
+
+# A step stands in several notes before one of them is taken, so what it tells is remembered.
+
+
+@lru_cache(1_024)
+def _names_in(text: str) -> tuple[str, ...]:
+    """The names in a text that are worth telling."""
+    return tuple(filter(None, map(_worth_telling, telling_names(text))))
+
+
+@lru_cache(1_024)
+def _values_in(text: str) -> tuple[str, ...]:
+    """The first short values in a text."""
+    # the numbers at the lines of a window would be nothing but a count
+    return tuple(short_values_in(text)[:_VALUES]) if window_of(text) is None else ()
 
 
 def _worth_telling(name: str) -> str:
