@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, Protocol, cast
 
@@ -185,7 +186,8 @@ def read_file(
             f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
         ) from None
     if start == SQLITE:
-        yield from read_database(path)
+        values = _Values(label, format or "openai-agents", lenient=lenient)
+        yield from read_database(path, partial(values.read, single=False))
         return
     yield from read_recordings(data, name=label, format=format, lenient=lenient)
 
@@ -997,7 +999,7 @@ _BY_NAME = {
 
 FORMATS: Mapping[str, str] = {
     **{one.name: one.about for one in LIST_FORMATS},
-    "openai-agents": "session items, or to_input_list()",
+    "openai-agents": "session items, to_input_list(), or the database of a SQLiteSession",
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
