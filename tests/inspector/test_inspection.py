@@ -15,6 +15,7 @@ import pytest
 from tests.inspector.sessions import find_flights, inspected, travelled
 from weft import Actions, Agent, C, Policy, RunConfig, Runner
 from weft.content import (
+    Blob,
     Content,
     FunctionCall,
     FunctionResponse,
@@ -364,6 +365,26 @@ def test_an_export_takes_from_the_request_before_only_what_is_the_same(
         for name, drawn in (("request", view.to_json()), ("cache", view.cache())):
             packed = data[f"{name}?session=s&step={step.number}"]
             assert _unpacked(packed, texts, parts) == json.loads(json.dumps(drawn))
+
+
+def test_an_export_has_its_pictures_unless_something_is_to_be_hidden() -> None:
+    picture = Part(inline_data=Blob(data="aGVsbG8gd29ybGQ=", mime_type="image/png"))
+    session = Session(
+        "s",
+        events=[
+            Event(author="user", content=Content(role="user", parts=(Part(text="See"), picture))),
+            Event(author="bot", content=Content(role="model", parts=(Part(text="Seen."),))),
+        ],
+    )
+    (event, _) = session.events
+    bot = Agent("bot", model="gpt-5")
+    page = export(Inspection(bot, session), key="k")
+    assert f"media?session=k&event={event.id}&part=1" in page
+    assert page.count("aGVsbG8gd29ybGQ=") >= 1
+    small = export(Inspection(bot, session), key="k", largest=1)
+    assert f"media?session=k&event={event.id}&part=1" not in small
+    hides = export(Inspection(bot.sees(C.default().redact("email")), session), key="k")
+    assert "media?session=k" not in hides
 
 
 def test_an_export_that_would_be_too_large_says_what_it_lacks() -> None:
