@@ -56,7 +56,8 @@ def check_page(live: Live, system: str, *, agent: str = "") -> None:
         assert rows[0]["agents"] == [agent]
     (calls,) = talks_on_page(live)
     answers = [answer for _, answer in calls]
-    assert answers[0].startswith("look ") and "sunny in Oslo" in answers[0], answers
+    assert answers[0].startswith("look "), answers
+    assert "sunny in Oslo" in answers[0], answers
     assert answers[1:] == ["Sun.", "Bye."]
     requests = [said for said, _ in calls]
     assert all(system in said[0] for said in requests)
