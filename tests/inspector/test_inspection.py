@@ -30,8 +30,8 @@ from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
 from weft.inspector.sources import StoredSessions, key_text
 from weft.inspector.trust import describe_trust
-from weft.recordings import recording_of
-from weft.session import Event, Session, SessionKey
+from weft.recordings import read_file, recording_of
+from weft.session import Event, MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, make_session, usage
 from weft.values import JsonObject, compact
 
@@ -365,6 +365,30 @@ def test_an_export_takes_from_the_request_before_only_what_is_the_same(
         for name, drawn in (("request", view.to_json()), ("cache", view.cache())):
             packed = data[f"{name}?session=s&step={step.number}"]
             assert _unpacked(packed, texts, parts) == json.loads(json.dumps(drawn))
+
+
+@pytest.mark.parametrize("name", ["claude-code.jsonl", "pydantic-ai.json", "codex.jsonl"])
+def test_an_imported_session_is_shown_as_its_file_is(name: str) -> None:
+    samples = Path(__file__).parents[1] / "recordings" / "samples"
+    recording, *_ = read_file(samples / name)
+
+    async def look() -> Inspection:
+        store = MemoryStore()
+        key = SessionKey("app", "ann", recording.id)
+        session = await store.create(key)
+        await store.append(session, *recording.for_store().events)
+        return await StoredSessions(store, {}).inspection(key_text(key))
+
+    stored, own = asyncio.run(look()), Inspection.of_recording(recording)
+    assert f"format {recording.format}" in stored.notice
+    for left, right in zip(stored.steps, own.steps, strict=True):
+        assert left.request is not None
+        assert right.request is not None
+        assert type(left.request) is type(right.request)  # recorded, and not compiled
+        assert [item.blocks for item in left.request.prompt.items] == [
+            item.blocks for item in right.request.prompt.items
+        ]
+        assert left.request.prompt.tools == right.request.prompt.tools
 
 
 def test_an_export_has_its_pictures_unless_something_is_to_be_hidden() -> None:

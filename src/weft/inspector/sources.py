@@ -293,12 +293,14 @@ class StoredSessions:
         root = self.programs.get(session.app_name)
         # another program may have the app's name by now
         if root is None or not _speaks(root, session):
-            inspection = Inspection.of_recording(
-                recording_of(session), model=self._model, redact=self._redact
-            )
+            recording = recording_of(session)
+            inspection = Inspection.of_recording(recording, model=self._model, redact=self._redact)
             inspection.notice = (
                 "The program that ran this session is not here. Instructions and tools are made up"
                 " from the log; name the program to see them."
+                if recording.format == "weft"
+                else f"This session was imported from a recording of the format {recording.format}."
+                " Each request is what was said before its answer."
             )
             return inspection
         texts: dict[str, str] = {}
