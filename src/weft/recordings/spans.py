@@ -519,7 +519,9 @@ _DETAILS = "gen_ai.client.inference.operation.details"
 
 def _gen_ai_row(span: Span) -> JsonObject:
     details = (object_in(one["attributes"]) for one in span.events if one.get("name") == _DETAILS)
-    attributes = {**span.attributes, **next(details, {})}
+    attributes = span.attributes
+    for one in details:
+        attributes = {**attributes, **one}
     messages = _gen_ai_messages(_first(attributes, "gen_ai.input.messages", "gen_ai.prompt"))
     answers = _gen_ai_messages(_first(attributes, "gen_ai.output.messages", "gen_ai.completion"))
     system = parse_value(attributes.get("gen_ai.system_instructions"))
