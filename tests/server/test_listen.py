@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from tests.server.browser import needs_browser, watched
 from tests.server.listening import get, listen, talks_on_page
 from tests.server.live import Live
 from tests.server.proxy.talks import TALKS
@@ -329,6 +331,22 @@ def test_memory_is_bounded_and_a_session_says_what_is_gone() -> None:
         assert "were dropped from memory" in inspection.notice
 
     asyncio.run(ask())
+
+
+@needs_browser
+def test_a_page_grows_while_spans_arrive(browser: Any) -> None:
+    spans = talk_of(3, attributes={"gen_ai.agent.name": "Sky Desk"})
+    with listen() as live, watched(browser) as page:
+        page.goto(f"{live.url}/weft/?token={live.token}")
+        post(live, spans[:2])
+        page.locator("tr.pick", has_text="Question 1?").click()
+        page.wait_for_selector("[data-testid=step]")
+        page.get_by_text("Sky_Desk").first.wait_for()
+        page.get_by_text("Answer 2.").first.wait_for()
+        post(live, spans[2:])
+        page.locator("[data-testid=step]", has_text="/ 3").wait_for()
+        if os.environ.get("WEFT_PICTURES"):
+            page.screenshot(path=str(Path(os.environ["WEFT_PICTURES"]) / "listen.png"))
 
 
 def test_another_machine_needs_a_token() -> None:

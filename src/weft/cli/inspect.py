@@ -4,23 +4,25 @@ import asyncio
 import glob
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from weft.cli.inputs import (
     find_session,
     read_recorded_files,
+    read_redactions,
     require_existing,
     without_password,
 )
 from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.printing import hint_names, print_json
+from weft.cli.proxy import ProxyTable, read_named_upstreams
 from weft.cli.serve import listening_hosts, require_known_callers, run_application, say
-from weft.declare import C, Node
-from weft.declare.policy_parts import Redact, is_pattern
-from weft.errors import DeclarationError, UsageError
+from weft.declare import Node
+from weft.declare.policy_parts import Redact
+from weft.errors import UsageError
 from weft.inspector import Inspection
 from weft.inspector.export import export_parts
 from weft.inspector.inspection import PLAIN
@@ -83,8 +85,6 @@ def _listen(options: CommandOptions, redact: tuple[Redact, ...]) -> int:
         raise UsageError(
             f"the inspector needs {error.name}", where="inspect", hint='pip install "weft[listen]"'
         ) from None
-    from weft.cli.proxy import ProxyTable, read_named_upstreams  # which uses this file
-
     require_known_callers(options)
     upstreams = read_upstreams(read_named_upstreams(ProxyTable(), options))
     # plain history: what is asked goes on as it comes
@@ -172,8 +172,8 @@ def _require_use(options: CommandOptions) -> None:
             hint="leave out the files, programs and --html, or --listen",
         )
     arriving = {"--tokens": options.tokens, "--allow-host": options.allow_host}
-    for flag, value in {**arriving, "--upstream": options.upstream}.items():
-        if value and not options.listen:
+    for flag, given in {**arriving, "--upstream": options.upstream}.items():
+        if given and not options.listen:
             raise UsageError(f"{flag} is about what arrives", where=flag, hint="add --listen")
     if options.lenient and is_stored:
         raise UsageError(
@@ -192,20 +192,6 @@ def _require_use(options: CommandOptions) -> None:
                 where=flag,
                 hint=f"add {what}, or leave {flag} out",
             )
-
-
-def read_redactions(texts: Sequence[str]) -> tuple[Redact, ...]:
-    """What --redact names, as a policy would have it."""
-    names = [
-        name.strip() for one in texts for name in ([one] if is_pattern(one) else one.split(","))
-    ]
-    if not names:
-        return ()
-    try:
-        policy = C.default().redact(*names)
-    except DeclarationError as error:
-        raise UsageError(error.message, where="--redact", hint=error.hint) from None
-    return tuple(one for one in policy.protections if isinstance(one, Redact))
 
 
 def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[SessionSource, str]:

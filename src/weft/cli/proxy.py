@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.cli.inspect import read_redactions
+from weft.cli.inputs import read_redactions
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json
 from weft.cli.serve import listening_hosts, require_known_callers, run_application

@@ -83,7 +83,8 @@ class LiveSessions:
     def _growing(self, name: str) -> Generator["_Group", None, None]:
         """A group that grows, which is the last then; the oldest go where there is no room."""
         with self._lock:
-            group = self._groups[name] = self._groups.pop(name, None) or _Group()
+            known = self._groups.pop(name, None)
+            group = self._groups[name] = known if known is not None else _Group()
             lines, size = len(group.lines), group.size
             yield group
             self._lines += len(group.lines) - lines

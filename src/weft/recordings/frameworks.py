@@ -504,14 +504,14 @@ def read_database(path: Path, read_items: ReadItems) -> Iterator[Recording]:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             database.row_factory = sqlite3.Row
-            kept = _Database(database, name)
-            if kept.has_items:
-                for id, items in kept.list_items():
+            reader = _Database(database, name)
+            if reader.has_items:
+                for id, items in reader.list_items():
                     for one in read_items(items, id, f"{name}: session {id}"):
-                        yield one._replace(aside=(*one.aside, *kept.mended.collect()))
-                    kept.mended = Asides()
+                        yield one._replace(aside=(*one.aside, *reader.mended.collect()))
+                    reader.mended = Asides()
             else:
-                yield from kept.recordings()
+                yield from reader.recordings()
     except sqlite3.DatabaseError as error:
         raise SessionError(
             f"the database cannot be read: {error}", where=name, hint=_HINT

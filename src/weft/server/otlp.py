@@ -151,8 +151,8 @@ class SpanReceiver:
         _parse(sent.ParseFromString, body)
         for resource in sent.resource_logs:
             for scope in resource.scope_logs:
-                for record in scope.log_records:
-                    self._keep_record(record)
+                for sent_record in scope.log_records:
+                    self._keep_record(sent_record)
         return _accept(kind)
 
     def _keep_record(self, record: "LogRecord") -> None:
