@@ -32,7 +32,7 @@ from weft.interop.otel import Telemetry
 from weft.server import otlp
 from weft.server.access import Tokens
 from weft.testing import ScriptedModel, call
-from weft.values import JsonObject
+from weft.values import Json, JsonObject
 
 PROTOBUF = "application/x-protobuf"
 
@@ -59,9 +59,13 @@ def span(
         "name": "chat gpt-5",
         "startTimeUnixNano": str(1_790_000_000_000_000_000 + number * 1_000_000_000),
         "endTimeUnixNano": str(1_790_000_000_500_000_000 + number * 1_000_000_000),
-        "attributes": [{"key": k, "value": {"stringValue": v}} for k, v in attributes.items()],
+        "attributes": attributes_of(attributes),
         **others,
     }  # fmt: skip
+
+
+def attributes_of(values: dict[str, str]) -> list[Json]:
+    return [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
 
 
 def in_body(spans: Sequence[JsonObject]) -> JsonObject:
@@ -178,6 +182,29 @@ def test_traces_of_one_talk_are_one_session_and_others_are_not() -> None:
         rows = get(live, "sessions")
         assert [(row["id"], row["steps"]) for row in rows][:1] == [("chat-1", 2)]
         assert sorted(row["steps"] for row in rows) == [2, 3]
+
+
+def test_agents_are_those_of_the_spans_around_a_call() -> None:
+    def around(number: int, agent: str, parent: int = 0) -> JsonObject:
+        named = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent}
+        fields = {"parentSpanId": f"{parent:016x}"} if parent else {}
+        return {**span(number, [], "", **fields), "attributes": attributes_of(named)}
+
+    first, second, third = (
+        {**one, "parentSpanId": f"{parent:016x}"}
+        for one, parent in zip(talk_of(3), (50, 51, 50), strict=True)
+    )
+    with listen() as live:
+        # spans end, and are sent, after what happened in them
+        post(live, [first, second, third])
+        post(live, [around(51, "Billing desk", 50), around(50, "triage")])
+        (row,) = get(live, "sessions")
+        assert row["agents"] == ["triage", "Billing_desk"]
+        film = get(live, "film", session=row["key"])
+        assert [one["agent"] for one in film["frames"]] == ["triage", "Billing_desk", "triage"]
+        other = get(live, "what-if", session=row["key"], step=2, policy="C.window(1)")
+        assert other["tokens"] < other["tokens_now"]
+        assert other["code"].startswith("Billing_desk = ")
 
 
 def test_a_conversation_that_is_named_late_takes_what_came_before() -> None:

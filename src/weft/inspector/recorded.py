@@ -180,7 +180,7 @@ class _Prompts:
     def __init__(self, recording: Recording, *, model: str | None) -> None:
         self._recording = recording
         self._model = model
-        self._agents: dict[tuple[str, str], Agent] = {}
+        self._agents: dict[tuple[str, str, str], Agent] = {}
         self._head: tuple[str, JsonObject, list[Json], Prompt] | None = None
         self._turns: list[Json] = []
         self._items: Strand[Item] = Strand()
@@ -201,9 +201,12 @@ class _Prompts:
         else:
             name, dialect = exchange.model, exchange.dialect
             prompt = self._from_body(body, exchange)
-        agent = self._agents.get((name, dialect))
+        author = self._recording.session.events[place].author
+        if prompt.agent != author:
+            prompt = msgspec.structs.replace(prompt, agent=author)
+        agent = self._agents.get((name, dialect, author))
         if agent is None:
-            agent = self._agents[name, dialect] = Agent(AGENT, identity=False)
+            agent = self._agents[name, dialect, author] = Agent(author, identity=False)
         config = RunConfig(model=NamedModel(name or "unknown", dialect), strict=False)
         plan = plan_for(agent, None, config)
         woven = Woven(
