@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -197,6 +198,47 @@ async def test_content_is_told_where_it_is_wanted_and_keys_never(collector: Coll
     result = collector.named("execute_tool weigh").attributes["gen_ai.tool.call.result"]
     assert "weighs 2 kg" in result
     assert KEY not in str(collector.spans)
+
+
+class SpanHandler(logging.Handler):
+    """Writes down the span of each log line, as OpenTelemetry's handlers find it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: set[tuple[str, str, str]] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        span = trace.get_current_span().get_span_context()
+        self.lines.add((record.getMessage(), f"{span.trace_id:032x}", f"{span.span_id:016x}"))
+
+
+async def test_what_a_tool_logs_belongs_to_its_span(collector: Collector) -> None:
+    log, handler = logging.getLogger("tests.shop"), SpanHandler()
+
+    def look(where: str) -> str:
+        """Look somewhere."""
+        log.warning("looked in %s", where)
+        return "a cat"
+
+    async def listen(where: str) -> str:
+        """Listen somewhere."""
+        await asyncio.sleep(0)
+        log.warning("listened in %s", where)
+        return "miaow"
+
+    calls = [call("look", where="A"), call("listen", where="B")]
+    bot = Agent("bot", model=ScriptedModel([calls, "done"]), tools=[look, listen])
+    log.addHandler(handler)
+    try:
+        await Runner(bot, plugins=[collector.telemetry()]).run("Where?")
+    finally:
+        log.removeHandler(handler)
+    spans = [collector.named(f"execute_tool {name}") for name in ("look", "listen")]
+    words = ("looked in A", "listened in B")
+    assert handler.lines == {
+        (line, span.trace, span.id) for line, span in zip(words, spans, strict=True)
+    }
+    assert not trace.get_current_span().get_span_context().is_valid
 
 
 async def test_agents_of_every_shape_stand_where_they_run(collector: Collector) -> None:
