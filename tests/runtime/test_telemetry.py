@@ -24,6 +24,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests.server.live import serving
 from weft import Agent, Approve, Content, Part, Runner, tool
+from weft.interop import otel
 from weft.interop.otel import Telemetry
 from weft.ir import ModelResponse
 from weft.server import app
@@ -300,6 +301,29 @@ async def test_a_run_that_is_cancelled_ends_its_spans(collector: Collector) -> N
     assert [line.split()[0] for line in collector.tree()] == [
         "invoke_workflow", "invoke_agent", "compile", "chat",
     ]  # fmt: skip
+
+
+async def test_without_an_sdk_no_step_is_traced(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    def begin(trace: otel._Trace, name: str, *more: Any, **options: Any) -> Any:
+        steps.append(name)
+        return begin_span(trace, name, *more, **options)
+
+    begin_span = otel._Trace._begin
+    monkeypatch.setattr(otel._Trace, "_begin", begin)
+    for telemetry, names in (
+        (Telemetry(), []),
+        (Telemetry(meter_provider=collector.meters), ["invoke_agent bot", "compile", "chat m"]),
+    ):
+        bot = Agent("bot", model=ScriptedModel([_answer("hi")], name="m"))
+        assert (await Runner(bot, plugins=[telemetry]).run("hello")).text == "hi"
+        assert [name for name in steps if name != "store"] == names
+    collector.meters.force_flush()
+    assert "gen_ai.client.token.usage" in collector.metrics
+    assert collector.spans == []
 
 
 async def test_a_collector_that_is_down_costs_the_run_nothing() -> None:
