@@ -48,7 +48,7 @@ class RunFlow:
 
     def of_names(self, names: Iterable[str]) -> TrustLabel:
         """The label of what was made from keys, artifacts (`artifact:NAME`), or the `session`."""
-        listed = [*names]
+        listed = names if isinstance(names, tuple) else (*names,)
         if not listed:
             return TRUSTED
         events = self._log.session.events
@@ -103,9 +103,8 @@ class RunFlow:
 
     def as_stored(self, event: Event) -> Event:
         """The event with the label of the branch it was made in; its `temp:` keys are kept here."""
-        label = self.label_around(path_of(event))
-        if label is not TRUSTED:
-            event = add_label(event, label)
+        if self._control:  # few runs decide on untrusted text
+            event = add_label(event, self.label_around(path_of(event)))
         for key in event.actions.state_delta:
             if key.startswith("temp:"):
                 note = flow_in(event.custom_metadata)
