@@ -54,8 +54,9 @@ class Doubt(msgspec.Struct, frozen=True):
     @property
     def paths(self) -> list[str]:
         """The ways of the text: `read_file -> bot -> send_money.recipient`."""
+        read = _and(map(_tool_of, self.label.taint))
         ways = [
-            f"{_tool_of(source) or 'somebody'} -> {self.agent} -> {self.tool}.{name}"
+            f"{_tool_of(source) or read or 'somebody'} -> {self.agent} -> {self.tool}.{name}"
             for name, source in self.arguments.items()
         ]
         if not ways:
