@@ -14,6 +14,7 @@ that module is installed.
 """
 
 import ast
+import asyncio
 import difflib
 import importlib.util
 import inspect
@@ -23,7 +24,9 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -274,6 +277,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     _forget_modules_in(tmp_path.parent)  # another test may have left one of the same name
     yield tmp_path
     _forget_modules_in(tmp_path)
+    _close_loop_left_open()
+
+
+def _close_loop_left_open() -> None:
+    """A library's `run_sync` keeps a loop in the thread for its next call."""
+    with warnings.catch_warnings(), suppress(RuntimeError):
+        warnings.simplefilter("ignore", DeprecationWarning)
+        asyncio.get_event_loop().close()
+        asyncio.set_event_loop(None)
 
 
 def _forget_modules_in(folder: Path) -> None:

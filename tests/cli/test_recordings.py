@@ -172,4 +172,4 @@ def test_the_terminal_says_what_would_have_been_saved(tmp_path: Path) -> None:
         r" \([\d,]+ fresh tokens instead of [\d,]+ fresh tokens\)",
         line,
     )
-    assert done.stdout.splitlines()[-1].startswith("to get this: run the agent with Weft: Agent(")
+    assert done.stdout.splitlines()[-1].startswith("to get this: start the agent with `weft proxy ")

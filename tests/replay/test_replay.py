@@ -586,8 +586,10 @@ def test_an_answer_counts_as_its_provider_counted_it() -> None:
     [
         ("weft", "agent.sees(C.auto())"),
         ("adk", "plugins=[WeftPlugin(context=C.auto())]"),
-        ("openai-chat", "weft serve agents:NAME"),
-        ("claude-code", "run the agent with Weft"),
+        ("langchain", "middleware=[WeftMiddleware(C.auto())]"),
+        ("openai-agents", "call_model_input_filter=WeftFilter(C.auto())"),
+        ("pydantic-ai", "capabilities=[WeftCapability(C.auto())]"),
+        ("claude-code", "weft proxy --policy 'C.auto()' -- COMMAND"),
     ],
 )
 def test_it_ends_with_what_to_write(format: str, words: str) -> None:

@@ -243,7 +243,7 @@ def booking(
         """Book something."""
         note("began", call=ctx.call_id)
         statement = "INSERT INTO bookings VALUES "
-        row = (f"{ctx.session.id} {ctx.call_id}", what)
+        row = (f"{ctx.session_id} {ctx.call_id}", what)
         if isinstance(ctx.connection, sqlite3.Connection):
             ctx.connection.execute(f"{statement} (?, ?)", row)
         else:

@@ -346,6 +346,11 @@ class CallbackContext(WithDeps[DepsT]):
         return self._running().session
 
     @property
+    def session_id(self) -> str:
+        """Which session it is; unlike `session.id`, this does not count as reading its texts."""
+        return self._running().session.id
+
+    @property
     def user_id(self) -> str:
         """Whose session it is."""
         return self._running().session.user_id

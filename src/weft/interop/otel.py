@@ -152,7 +152,7 @@ class _Trace:
         from opentelemetry.trace import SpanKind
 
         self.telemetry = telemetry
-        self.about: dict[str, AttributeValue] = {genai.CONVERSATION: ctx.session.id}
+        self.about: dict[str, AttributeValue] = {genai.CONVERSATION: ctx.session_id}
         self._open: dict[tuple[str, str], Context] = {}
         """The turn that an agent has, by the call that it runs inside and its path."""
         self._calls: dict[str, Context] = {}

@@ -53,7 +53,14 @@ from weft.ir.prompt import label_of_items
 from weft.late import late_pattern
 from weft.passes.env import Env, is_spoken
 from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall, offer_recall
-from weft.passes.notes import merge_notes, result_texts, said_texts, write_note
+from weft.passes.notes import (
+    StepSummary,
+    merge_notes,
+    result_texts,
+    said_texts,
+    summarize_step,
+    write_note,
+)
 from weft.passes.rewrite import settled_since
 from weft.session.strand import Strand
 from weft.values import compact
@@ -408,6 +415,10 @@ class _Folds:
         """The index of the newest item with a signed thought."""
         self._due = 0
         """The request before which no fold can be due."""
+        self._planned: tuple[int, _Fold | int] | None = None
+        """How many items were read when it was planned last, and the plan."""
+        self._summaries: dict[int, tuple[Item, StepSummary]] = {}
+        """What a note may say of the steps in view, for those that were asked for."""
         self._plain = _Bill(prices)
         """What plain history had cost, and what the requests did."""
         self._paid = _Bill(prices)
@@ -533,6 +544,12 @@ class _Folds:
 
     def plan(self, env: Env) -> "_Fold | int":
         """The fold of the next request, or the request before which none can be due."""
+        # what a request decided is decided again when its answer is read
+        if self._planned is None or self._planned[0] != self.read:
+            self._planned = self.read, self._plan(env)
+        return self._planned[1]
+
+    def _plan(self, env: Env) -> "_Fold | int":
         prices, number = self._prices, self._requests + 1
         steps, view = self._steps, self.view
         # what was thought in this turn must go back, after the very bytes that it followed
@@ -570,9 +587,8 @@ class _Folds:
         merges = is_full and self._note_tokens > room // 4
         if not merges and (removed < LEAST or (rent < PATIENCE * cost and not is_full)):
             return later
-        text, names = write_note(
-            [step.item for step in gone], self._known, env.agent, first=self.sent is None
-        )
+        summaries = [self._summarize(step, env) for step in gone]
+        text, names = write_note(summaries, self._known, first=self.sent is None)
         if merges:  # a fold of folds: else notes alone would fill the request one day
             text = merge_notes([*self._notes(), text], letters=room // 2)
             removed += self._note_tokens
@@ -600,6 +616,13 @@ class _Folds:
         gone_steps = frozenset(step.place for step in gone)
         declared = self._is_declared(env)
         return _Fold(gone_steps, note, tokens, names, reason, declared, merges)
+
+    def _summarize(self, step: _Step, env: Env) -> StepSummary:
+        item, summary = self._summaries.get(step.place, (None, None))
+        if summary is None or item is not step.item:  # of the newest ones some may still change
+            summary = summarize_step(step.item, env.agent)
+            self._summaries[step.place] = step.item, summary
+        return summary
 
     def _notes(self) -> list[str]:
         """The texts of the notes so far."""
@@ -638,9 +661,11 @@ class _Folds:
         self._known = self._known | fold.names
         self._hides = True
         self._due = 0
+        self._planned = None
         self._free -= len(gone)
         self._changed -= fold.gone
         for step in gone:
+            self._summaries.pop(step.place, None)
             self._tokens -= step.tokens
             self._moment -= step.tokens * self._used.pop(step.place)
             if is_spoken(step.item):

@@ -7,6 +7,7 @@ stands in the notes once, with the step that brought it first.
 
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from weft.digest.alike import trouble_in
 from weft.digest.asked import window_of
@@ -59,17 +60,45 @@ _REASONS = frozenset(
 _PATH = re.compile(r"(?<![\w.:/\\@-])(?:[A-Za-z]:)?[\\/]?(?:[\w.@+-]+[\\/]){2,}[\w.@+-]+")
 
 
+class ResultNames(NamedTuple):
+    """What a result tells: names, short values, and how many letters its names may take."""
+
+    room: float
+    names: Sequence[str]
+    values: Sequence[str]
+
+
+class StepSummary(NamedTuple):
+    """What a note may say of a step, whatever else is in the note: worked out once for a step."""
+
+    line: str
+    line_names: Sequence[str]
+    results: Sequence[ResultNames]
+
+
+def summarize_step(item: Item, agent: str) -> StepSummary:
+    """What a note for an agent may say of an item."""
+    line = _line_of(item, agent)
+    return StepSummary(line, telling_names(line), [*map(_read_names, result_texts(item))])
+
+
+def _read_names(text: str) -> ResultNames:
+    # the numbers at the lines of a window would be nothing but a count
+    values = short_values_in(text) if window_of(text) is None else []
+    names = [*filter(None, map(_worth_telling, telling_names(text)))]
+    return ResultNames(len(text) * _SHARE, names, values[:_VALUES])
+
+
 def write_note(
-    items: Sequence[Item], known: Container[str], agent: str, *, first: bool
+    steps: Iterable[StepSummary], known: Container[str], *, first: bool
 ) -> tuple[str, set[str]]:
-    """The note for an agent on some items, and the names in it; `known` are not said again."""
+    """The note on some steps, and the names in it; `known` are not said again."""
     lines = [HEADING if first else MORE]
     note_names: set[str] = set()
-    for item in items:
-        line = _line_of(item, agent)
-        note_names.update(telling_names(line))
-        names = [*_names_of(item, known, note_names)]
-        lines.append(f"{line} -> {' '.join(names)}" if names else line)
+    for step in steps:
+        note_names.update(step.line_names)
+        names = [*_new_names(step, known, note_names)]
+        lines.append(f"{step.line} -> {' '.join(names)}" if names else step.line)
     return "\n".join(lines), note_names
 
 
@@ -166,21 +195,19 @@ def _error_text(response: dict[str, Json]) -> str:
     return error if isinstance(error, str) else compact(error)
 
 
-def _names_of(item: Item, known: Container[str], note_names: set[str]) -> Iterator[str]:
-    """The names and short values in the results of an item that no note has yet, within a share."""
-    for text in result_texts(item):
-        room = len(text) * _SHARE
-        for name in map(_worth_telling, telling_names(text)):
-            if not name or name in known or name in note_names:
+def _new_names(step: StepSummary, known: Container[str], note_names: set[str]) -> Iterator[str]:
+    """The names and short values in the results of a step that no note has yet, within a share."""
+    for result in step.results:
+        room = result.room
+        for name in result.names:
+            if name in known or name in note_names:
                 continue
             room -= len(name) + 1
             if room < 0:
                 break
             note_names.add(name)
             yield name
-        # the numbers at the lines of a window would be nothing but a count
-        values = short_values_in(text) if room > 0 and window_of(text) is None else []
-        for value in values[:_VALUES]:
+        for value in result.values if room > 0 else ():
             if value not in known and value not in note_names:
                 note_names.add(value)
                 yield value

@@ -706,28 +706,28 @@ def find_other_fields(
             yield Aside(f"`{name}` next to the {what}", why, 1, (where,))
 
 
-_RUN_BY_WEFT = (
-    'run the agent with Weft: Agent("NAME", model="MODEL", instruction="...", tools=[...])'
-    ".sees({policy}), then weft.run_sync(agent, MESSAGE)"
-)
-_SERVE_BY_WEFT = (
-    'write NAME = Agent("NAME", model="MODEL", instruction="...").sees({policy}) in agents.py,'
-    " start `weft serve agents:NAME`, and give your OpenAI client the address that it prints with"
-    ' /v1 as base_url, and model="NAME"; your program keeps its tools'
-)
+_BY_PROXY = "start the agent with `weft proxy --policy '{policy}' -- COMMAND`; it stays as it is"
 _WAYS = {
     "weft": "agent.sees({policy}) for each agent that was recorded; nothing else changes",
     "adk": (
         "from weft.interop.adk import WeftPlugin, then"
         " Runner(..., plugins=[WeftPlugin(context={policy})])"
     ),
-    **dict.fromkeys(
-        ("openai-chat", "openai-responses", "openai-agents", "langchain", "pydantic-ai"),
-        _SERVE_BY_WEFT,
+    "langchain": (
+        "from weft.interop.langchain import WeftMiddleware, then"
+        " create_agent(..., middleware=[WeftMiddleware({policy})])"
+    ),
+    "openai-agents": (
+        "from weft.interop.openai_agents import WeftFilter, then"
+        " RunConfig(call_model_input_filter=WeftFilter({policy}))"
+    ),
+    "pydantic-ai": (
+        "from weft.interop.pydantic_ai import WeftCapability, then"
+        " Agent(..., capabilities=[WeftCapability({policy})])"
     ),
 }
 
 
 def way_to_apply(policy: str, format: str) -> str:
     """What to write so that the program that wrote a format of recordings gets a policy."""
-    return _WAYS.get(format, _RUN_BY_WEFT).format(policy=policy)
+    return _WAYS.get(format, _BY_PROXY).format(policy=policy)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -68,6 +69,7 @@ class ProxyCall:
         self.status = 0
         self.recalls = 0
         self.fault = ""
+        self.is_logged = False
         self.time = time.time()
 
     def read(self, body: RequestBody) -> None:
@@ -122,7 +124,7 @@ class CallLog:
         show: Callable[[CallLine], None] | None = None,
     ) -> None:
         self.store = store
-        self.source = ProxySessions()
+        self.source = ProxySessions(store)
         self._folder = folder
         self._records = records
         self._show = show
@@ -279,7 +281,7 @@ class CallLog:
     def _record(self, call: ProxyCall, request: bytes) -> None:
         """Write the exchange as `weft inspect` and `weft replay` read it: without any header."""
         envelope = {
-            "id": f"{call.session}-{call.lane}",
+            "id": lane_name(call.session, call.lane),
             "dialect": call.dialect,
             "path": call.path,
             "time": call.time,
@@ -332,24 +334,35 @@ def receipts_of(calls: Iterable[BilledCall]) -> list[Receipt]:
     by_session: defaultdict[str, list[BilledCall]] = defaultdict(list)
     for call in calls:
         by_session[call.session].append(call)
-    return [
-        Receipt(
-            session,
-            tuple(
-                ReceiptLine(
-                    number,
-                    "",
-                    "",
-                    f"lane {call.lane}",
-                    call.time,
-                    bill_call(call),
-                    recalls=call.recalls,
-                )
-                for number, call in enumerate(listed, 1)
-            ),
+    return [_make_receipt(session, listed) for session, listed in by_session.items()]
+
+
+def find_receipt(calls: Iterable[BilledCall], name: str) -> Receipt | None:
+    """The receipt of a session, or of one of its lanes by the name that a recording has for it."""
+    listed = [call for call in calls if name in (call.session, lane_name(call.session, call.lane))]
+    return _make_receipt(name, listed) if listed else None
+
+
+def lane_name(session: str, lane: int) -> str:
+    """What a lane of a session is called in recordings and on the page."""
+    return f"{session}-{lane}"
+
+
+def _make_receipt(name: str, calls: Iterable[BilledCall]) -> Receipt:
+    numbers = count(1)
+    lines = (
+        ReceiptLine(
+            next(numbers) if call.usage is not None else 0,
+            "",
+            "",
+            f"lane {call.lane}",
+            call.time,
+            bill_call(call),
+            recalls=call.recalls,
         )
-        for session, listed in by_session.items()
-    ]
+        for call in calls
+    )
+    return Receipt(name, tuple(lines))
 
 
 def count_saved(calls: Iterable[BilledCall]) -> tuple[float, float]:
@@ -373,7 +386,9 @@ class ProxySessions:
 
     MOST = 2_000
 
-    def __init__(self) -> None:
+    def __init__(self, store: ProxyStore) -> None:
+        self._store = store
+        self._names: list[str] = []
         self._lines: dict[str, list[bytes]] = {}
         self._count = self._read = 0
         self._sessions = RecordedSessions([])
@@ -395,6 +410,7 @@ class ProxySessions:
                 except SessionError:  # what nobody can read is not shown
                     continue
             self._sessions = RecordedSessions(read)
+            self._names = [recording.id for recording in read]
         return self._sessions
 
     async def sessions(self, search: str = "") -> list[Json]:
@@ -402,8 +418,13 @@ class ProxySessions:
         return await self._refresh().sessions(search)
 
     async def inspection(self, key: str) -> Inspection:
-        """The conversation of that key."""
-        return await self._refresh().inspection(key)
+        """The conversation of that key, with its bill.
+
+        What was expected is what the proxy sent: the recording has what the client sent.
+        """
+        inspection = await self._refresh().inspection(key)
+        inspection.bill = find_receipt(self._store.list_calls(), self._names[int(key) - 1])
+        return inspection
 
     async def length(self, key: str) -> int | None:
         """How many events it has; None where it is gone."""

@@ -150,11 +150,13 @@ function Messages({ view, hits, nth, seek, point, pick, film, fresh, session, pl
     aria-label="messages; arrow down and up go from piece to piece, Enter shows where a piece came from">${groups.slice(0, drawn)}</div>`;
 }
 
-function reveal(element) {
+// Rows take their true height only where they can be seen, which moves what was just brought into view: it is looked at again.
+function reveal(element, looks = 5) {
   const folded = element.closest("details:not([open])");
   if (folded) folded.open = true;
   const box = element.getBoundingClientRect(), head = 110;
   if (box.top < head || box.bottom > innerHeight - 20) element.scrollIntoView({ block: "center" });
+  if (looks) requestAnimationFrame(() => element.isConnected && reveal(element, looks - 1));
 }
 
 // A tool is one line that opens. A row of one piece is shown as Markdown where it is some.
