@@ -30,6 +30,7 @@ from weft.graph import graph_of, to_svg
 from weft.inspector.comparing import set_side_by_side
 from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
+from weft.inspector.trust import trace_calls
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import AnsweredStep, homes_of, speaker_of
 from weft.session import Event, Session
@@ -271,8 +272,23 @@ def trust(inspection: Inspection) -> JsonObject:
         "flows": list[Json](
             _flows(inspection.session.events, fenced, mask, _fixed_words(inspection))
         ),
+        "calls": _calls_traced(inspection),
         "hidden": list[Json](inspection.rules.words),
     }
+
+
+def _calls_traced(inspection: Inspection) -> list[Json]:
+    """The calls that untrusted text had influence on, by labels; redacted values stay hidden."""
+    rows: list[Json] = []
+    for one in trace_calls(inspection.session.events):
+        args: Json = inspection.mask.value(one.args) if inspection.mask is not None else one.args
+        rows.append(
+            {
+                "event": one.event, "agent": one.agent, "tool": one.tool, "args": args,
+                "sources": [*one.sources], "paths": [*one.paths], "outcome": one.outcome,
+            }
+        )  # fmt: skip
+    return rows
 
 
 def picture(inspection: Inspection) -> JsonObject:
