@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from weft import Agent, Ask, C, RunConfig, Runner, Tool, ToolContext, compile, tool
-from weft.content import Blob, Part
+from weft.content import Blob, Content, FunctionResponse, Part
 from weft.declare import Node
 from weft.diagnostics import Origin
 from weft.errors import DeclarationError, ProtectionError
@@ -19,6 +19,7 @@ from weft.graph import graph_of, to_text
 from weft.inspector.trust import trace_calls
 from weft.ir import Prompt, TextBlock
 from weft.runtime.result import Result
+from weft.session.lookback import QUESTION
 from weft.testing import ScriptedModel, call
 from weft.values import Json, JsonObject
 
@@ -503,3 +504,18 @@ async def test_the_calls_of_another_programs_agent_are_traced() -> None:
     (traced,) = trace_calls(foreign)
     assert (traced.tool, traced.outcome) == ("send_mail", "made")
     assert "list_mails.body" in traced.sources
+
+
+async def test_a_yes_to_other_arguments_is_not_a_yes_to_these() -> None:
+    MADE.clear()
+    async with Runner(pays(call("read_issue", number=4))) as runner:
+        await runner.run("Look", session_id="s")
+        (question,) = await runner.pending()
+        yes = {"confirmed": True, "payload": {"fingerprint": "of another call"}}
+        answer = FunctionResponse(
+            name="adk_request_confirmation", id=f"{QUESTION}{question.call_id}", response=yes
+        )
+        message = Content(parts=(Part(function_response=answer),), role="user")
+        result = await runner.run(message, session_id="s")
+    assert MADE == []
+    assert "the user confirmed other arguments than these" in str(result.events)
