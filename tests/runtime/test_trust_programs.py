@@ -519,3 +519,16 @@ async def test_a_yes_to_other_arguments_is_not_a_yes_to_these() -> None:
         result = await runner.run(message, session_id="s")
     assert MADE == []
     assert "the user confirmed other arguments than these" in str(result.events)
+
+
+@pytest.mark.parametrize(("value", "waits"), [('{"by": {"ann": 3}}', True), ('{"by": {}}', False)])
+async def test_names_that_a_schema_leaves_free_are_words(value: str, waits: bool) -> None:
+    class Votes(msgspec.Struct):
+        by: dict[str, int]
+
+    reader = Agent("reader", model=ScriptedModel([call("read_ticket", id="9"), ORDER]))
+    judge = Agent("judge", model=ScriptedModel([value])).returns(Votes).writes("votes")
+    shell = Agent("bot", model=ScriptedModel([call("run_shell", command="make"), "Done."]))
+    last = shell.uses(run_shell).instruct("{votes}").sees(C.none())
+    node = reader.uses(read_ticket).writes("text") >> judge.instruct("{text}") >> last
+    assert bool((await play(node, "Go", "ask")).waiting) is waits
