@@ -424,9 +424,6 @@ def _sent(report: Report, limit: int | None) -> Iterator[str]:
         min(most, max((columns(cell[at]) for cell in cells), default=0))
         for at, most in ((0, 12), (1, 14), (2, 9), (3, 26), (4, 24))
     ]
-    shown = (*before, *after)
-    if any(row.trust != "trusted" for row in shown):  # a column more
-        widths.append(min(26, max(columns(row.trust) for row in shown)))
     shared = any(row.shared for row in report.sent)
     mark = "   (= shared with the request before)" if shared else ""
     yield f"sent, {report.tokens:,} tokens in {len(report.sent):,} rows{mark}"
@@ -472,9 +469,10 @@ def _sent_line(row: SentRow, widths: Sequence[int]) -> str:
         f" {_pad(clip(origin, widths[3]), widths[3])}"
         f" {_pad(clip(pointer, widths[4], keep='end'), widths[4])} "
     )
-    for width in widths[5:]:
-        line += f"{_pad(clip(safe(row.trust), width), width)} "
-    return line + clip(preview(row.text), max(8, WIDTH - columns(line)))
+    words = preview(row.text)
+    if row.trust != "trusted":
+        words = f"[{safe(row.trust)}] {words}"
+    return line + clip(words, max(8, WIDTH - columns(line)))
 
 
 def _left_out(rows: Sequence[LeftOutRow], limit: int | None) -> Iterator[str]:
