@@ -101,7 +101,7 @@ def _split_body(raw: bytes) -> _SplitBody | None:
     try:
         fields = split_object(raw)
         for name, value in fields.items():
-            if name not in lists or memoryview(value)[:1] != b"[":
+            if name not in lists or bytes(memoryview(value)[:1]) != b"[":
                 wire[name] = cast("Json", msgspec.json.decode(value))
                 continue
             listed = split_list(value)
@@ -421,14 +421,14 @@ class MessageCache(Generic[Value]):
     def find(self, keys: list[bytes]) -> list[Value]:
         """The values of the messages that this request begins with, as far as they are known."""
         longest, values = 0, list[Value]()
-        for known, kept in self._recent:
+        for known, its_values in self._recent:
             common = len(known)
             if known != keys[:common]:
                 same = map(operator.eq, known, keys)
                 shorter = min(common, len(keys))
                 common = next((at for at, one in enumerate(same) if not one), shorter)
             if common > longest:
-                longest, values = common, kept
+                longest, values = common, its_values
         return values[:longest]
 
     def keep(self, keys: list[bytes], values: list[Value]) -> None:

@@ -8,6 +8,7 @@ Only the API of OpenTelemetry is used: which SDK sends the spans where is the ap
 business. Without an SDK nothing is recorded.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Token
@@ -125,7 +126,10 @@ class Telemetry(Plugin):
 
 
 def open_telemetry() -> Telemetry:
-    """Telemetry with an SDK that sends it by HTTP, as OpenTelemetry's variables say."""
+    """Telemetry with an SDK that sends it by HTTP, as OpenTelemetry's variables say.
+
+    One of them, `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`, adds what was said.
+    """
     try:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -142,7 +146,12 @@ def open_telemetry() -> Telemetry:
     tracers = TracerProvider()
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     meters = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
-    return Telemetry(tracer_provider=tracers, meter_provider=meters)
+    content = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").lower()
+    return Telemetry(
+        content=content in ("true", "1", "span_only", "span_and_event"),
+        tracer_provider=tracers,
+        meter_provider=meters,
+    )
 
 
 class _Trace:

@@ -7,6 +7,7 @@ stands in the notes once, with the step that brought it first.
 
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from weft.digest.alike import trouble_in
@@ -82,6 +83,7 @@ def summarize_step(item: Item, agent: str) -> StepSummary:
     return StepSummary(line, telling_names(line), [*map(_read_names, result_texts(item))])
 
 
+@lru_cache(1_024)  # other policies read the same results
 def _read_names(text: str) -> ResultNames:
     # the numbers at the lines of a window would be nothing but a count
     values = short_values_in(text) if window_of(text) is None else []
@@ -211,6 +213,9 @@ def _new_names(step: StepSummary, known: Container[str], note_names: set[str]) -
             if value not in known and value not in note_names:
                 note_names.add(value)
                 yield value
+
+
+# A step stands in several notes before one of them is taken, so what it tells is remembered.
 
 
 def _worth_telling(name: str) -> str:
