@@ -34,6 +34,7 @@ from weft.declare.policy_parts import (
     Truncate,
 )
 from weft.diagnostics import Origin, Severity, report
+from weft.digest.acts import find_action, frame_of
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
 from weft.ir import (
@@ -77,11 +78,15 @@ and the lines that an edit needs are in view for longer.
 LEAST = 300
 """How many tokens a fold must take out at least."""
 
-DEARER = 1.02
+DEARER, AT_MOST = 1.02, 1.03
 """No fold makes all requests so far this many times dearer than plain history had been.
 
-A recall or two may follow it before the run ends: with them, no run is to cost 3% more.
+A recall or two may follow it before the run ends: with them, no run is to cost 3% more. `AT_MOST`
+is for a fold that later requests soon pay back: few runs end just then.
 """
+
+SOON_PAID = 0.05
+"""A fold is soon paid back by this share of as many requests as there were."""
 
 FULL = 0.8
 """A request that fills more than this share of the model's window is folded at any cost."""
@@ -109,6 +114,9 @@ _FILE = late_pattern(r"[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,5}(?![\w.])")
 
 _MOST_READS = 4
 """How many readings of a file are remembered."""
+
+_USUAL = 3
+"""How often a frame must have answered an action before what stands in it counts as a result."""
 
 _STAYS = ("state", "system", "summary", "hidden")
 """Kinds of items that are not steps."""
@@ -404,6 +412,14 @@ class _Folds:
         self._turn: int = 0
         self._invocation: str = ""
         """The index at which the current turn begins, and its invocation."""
+        self._asked = 0
+        """The index of the newest words of the user."""
+        self._action = ""
+        """The action that the newest item ends with, if its agent says its actions in words."""
+        self._frames: dict[str, int] = {}
+        """How often each frame answered such an action."""
+        self._results: dict[int, str] = {}
+        """By its index: the frame of an item that answers the action just before it."""
         self._thought = -1
         """The index of the newest item with a signed thought."""
         self._due = 0
@@ -421,6 +437,7 @@ class _Folds:
         folds = copy(self)
         folds._steps, folds._used = self._steps[:], dict(self._used)
         folds._front, folds._changed = self._front[:], {*self._changed}
+        folds._frames, folds._results = dict(self._frames), dict(self._results)
         folds._holders, folds._reads = ChainMap({}, self._holders), ChainMap({}, self._reads)
         folds._plain, folds._paid, folds.tail = copy(self._plain), copy(self._paid), self.tail[:]
         return folds
@@ -462,7 +479,7 @@ class _Folds:
         for text in said_texts(item.blocks):
             for name in telling_names(text):
                 self._use(self._holders.get(name, -1))
-        for name in _files_in(item):
+        for name in _files_in(item.blocks, _action_of(item)):
             self._use(self._reads.get(name, (-1,))[-1])
 
     def _use(self, index: int) -> None:
@@ -483,6 +500,13 @@ class _Folds:
         names = [name for text in result_texts(item) for name in telling_names(text)]
         if is_spoken(item) and (not item.invocation or item.invocation != self._invocation):
             self._turn, self._invocation = index, item.invocation
+        command, self._action = self._action, _action_of(item)
+        frame = _frame_of(item) if command else ""
+        if frame:
+            self._results[index] = frame
+            self._frames[frame] = self._frames.get(frame, 0) + 1
+        elif is_spoken(item):
+            self._asked = self._turn
         # what it begins with is the task, which stays
         if not self._steps and len(self._front) == index and _opens(item):
             self._front.append(item)
@@ -491,8 +515,8 @@ class _Folds:
             self._all += tokens
             self._known = self._task = self._task | {*names}
             return
-        share = _share_of(item, env)
-        files = _files_in(item) if item.kind == "exchange" else ()
+        share = _share_of(item, command if frame else "", env)
+        files = _files_in(item.blocks, command) if frame or item.kind == "exchange" else ()
         if share == LATE:
             for name in files:
                 self._reads[name] = (*self._reads.get(name, ()), index)[-_MOST_READS:]
@@ -526,7 +550,7 @@ class _Folds:
     def _has_paid(self, number: int) -> bool:
         """Whether reading all steps has cost a few times what writing the newest again costs."""
         prices, steps = self._prices, self._steps
-        newest = sum(step.tokens for step in steps[-self._keep :])
+        newest = sum(step.tokens for step in steps[self._newest_from() :])
         rent = prices.read * (number * self._tokens - self._moment)
         cost = PATIENCE * (prices.write - prices.read) * newest
         return len(steps) > self._keep and rent >= cost
@@ -549,17 +573,20 @@ class _Folds:
             if not self._has_paid(number):
                 return self._due
         later = number + 1 + len(steps) // 32  # to look at all of them costs as much as they are
-        gone = [
+        over = [
             step
-            for step in steps[: -self._keep]
+            for step in steps[: self._newest_from()]
             if self._may_go(step)
             if is_full or self._rent_of(step, number) >= self._least_rent(step, view)
         ]
+        gone = self._whole_pairs(over)
         removed = sum(step.tokens for step in gone)
         # below the minimum the provider keeps nothing: of the newest steps more stay
         least = SURELY * prices.minimum - self._before
         while gone and not is_full and self._tokens - removed < least:
             removed -= gone.pop().tokens
+            if gone and gone[-1].place + 1 in self._results:  # an action goes with its result
+                removed -= gone.pop().tokens
         rent = sum(self._rent_of(step, number) for step in gone)
         stays = self._tokens - removed
         cost = (prices.write - prices.read) * stays
@@ -571,7 +598,11 @@ class _Folds:
         if not merges and (removed < LEAST or (rent < PATIENCE * cost and not is_full)):
             return later
         text, names = write_note(
-            [step.item for step in gone], self._known, env.agent, first=self.sent is None
+            [step.item for step in gone],
+            self._known,
+            env.agent,
+            {step.item.position for step in gone if step.place in self._results},
+            first=self.sent is None,
         )
         if merges:  # a fold of folds: else notes alone would fill the request one day
             text = merge_notes([*self._notes(), text], letters=room // 2)
@@ -583,7 +614,8 @@ class _Folds:
         if pays and not is_free:
             cached = self._before if self._is_declared(env) else 0
             paid = self._paid.after(self._before + stays + tokens, cached)
-            pays = paid <= DEARER * self._plain.after(self._all)
+            dearer = AT_MOST if cost <= SOON_PAID * number * prices.read * saved else DEARER
+            pays = paid <= dearer * self._plain.after(self._all)
         if not pays and not (is_full and saved > 0):
             return later
         reason = (
@@ -643,7 +675,7 @@ class _Folds:
         for step in gone:
             self._tokens -= step.tokens
             self._moment -= step.tokens * self._used.pop(step.place)
-            if is_spoken(step.item):
+            if is_spoken(step.item) and self._results.pop(step.place, None) is None:
                 self.newest_spoken = max(self.newest_spoken, step.item.position)
 
     def _may_go(self, step: _Step) -> bool:
@@ -652,7 +684,30 @@ class _Folds:
             return False
         if not is_spoken(step.item):
             return True
-        return step.place < self._turn and not 0 <= self._spare <= step.item.position
+        if step.place in self._results:
+            return self._frames[self._results[step.place]] >= _USUAL
+        return step.place < self._asked and not 0 <= self._spare <= step.item.position
+
+    def _whole_pairs(self, steps: list[_Step]) -> list[_Step]:
+        """The steps without an action or its result, where the other one of them stays."""
+        if not self._results:
+            return steps
+        places = {step.place for step in steps}
+        return [step for step in steps if self._pair_of(step.place) <= places]
+
+    def _pair_of(self, place: int) -> set[int]:
+        """A step, with the action that it answers, or with what answers it."""
+        if place in self._results:
+            return {place - 1, place}
+        return {place, place + 1} if place + 1 in self._results else {place}
+
+    def _newest_from(self) -> int:
+        """The index of the first of the newest steps, which stay; an action has its result."""
+        start, left = len(self._steps), self._keep
+        while start and left:
+            start -= 1
+            left -= self._steps[start].place not in self._results
+        return start
 
     def _rent_of(self, step: _Step, number: int) -> float:
         """What it has cost to read a step since its last use."""
@@ -717,8 +772,27 @@ def _opens(item: Item) -> bool:
     return item.kind in ("user", "state", "system", "summary")
 
 
-def _share_of(item: Item, env: Env) -> float:
-    """The share of a recall's cost that the rent of an item must reach; infinite if it stays."""
+def _action_of(item: Item) -> str:
+    """The action that an agent's words end with; nothing where it makes calls."""
+    if item.kind != "model" or not item.blocks:
+        return ""
+    last = item.blocks[-1]
+    return find_action(last.text) if isinstance(last, TextBlock) and last.role == "model" else ""
+
+
+def _frame_of(item: Item) -> str:
+    """The frame of what a program says in place of the user; nothing for words of the user."""
+    if not is_spoken(item) or len(item.blocks) != 1:
+        return ""
+    (block,) = item.blocks
+    return frame_of(block.text) if isinstance(block, TextBlock) else ""
+
+
+def _share_of(item: Item, command: str, env: Env) -> float:
+    """The share of a recall's cost that the rent of an item must reach; infinite if it stays.
+
+    `command` is the action that it answers, if that was said in words.
+    """
     if item.kind in _STAYS or item.open or item.paused or item.position < 0 or not item.event:
         return math.inf
     if item.priority == 1 or any(block.labels for block in item.blocks):
@@ -730,7 +804,7 @@ def _share_of(item: Item, env: Env) -> float:
     results = [block for block in item.blocks if isinstance(block, ResultBlock)]
     if any(block.name in own and own[block.name].compact is False for block in results):
         return math.inf
-    return LATE if _is_file(item) else SOON
+    return LATE if _is_file(item) or _READS.search(command) else SOON
 
 
 def _is_file(item: Item) -> bool:
@@ -741,10 +815,10 @@ def _is_file(item: Item) -> bool:
     return any(window_of(text) is not None for text in result_texts(item))
 
 
-def _files_in(item: Item) -> list[str]:
-    """The files that the calls of an item name, each by the last part of its path."""
-    calls = [block for block in item.blocks if isinstance(block, CallBlock | CodeBlock)]
-    paths = [path for text in said_texts(calls) for path in _FILE.findall(text)]
+def _files_in(blocks: Sequence[Block], command: str) -> list[str]:
+    """The files that calls or a command name, each by the last part of its path."""
+    calls = [block for block in blocks if isinstance(block, CallBlock | CodeBlock)]
+    paths = [path for text in (*said_texts(calls), command) for path in _FILE.findall(text)]
     return [*dict.fromkeys(paths)]
 
 

@@ -8,6 +8,7 @@ stands in the notes once, with the step that brought it first.
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
+from weft.digest.acts import find_action
 from weft.digest.alike import trouble_in
 from weft.digest.asked import window_of
 from weft.digest.names import SHORTEST, short_values_in, telling_names
@@ -60,17 +61,34 @@ _PATH = re.compile(r"(?<![\w.:/\\@-])(?:[A-Za-z]:)?[\\/]?(?:[\w.@+-]+[\\/]){2,}[
 
 
 def write_note(
-    items: Sequence[Item], known: Container[str], agent: str, *, first: bool
+    items: Sequence[Item],
+    known: Container[str],
+    agent: str,
+    results: Container[int] = (),
+    *,
+    first: bool,
 ) -> tuple[str, set[str]]:
-    """The note for an agent on some items, and the names in it; `known` are not said again."""
+    """The note for an agent on some items, and the names in it; `known` are not said again.
+
+    `results` are the positions of items that answer an action which the agent said in words.
+    """
     lines = [HEADING if first else MORE]
     note_names: set[str] = set()
-    for item in items:
+    for item, following in zip(items, (*items[1:], None), strict=True):
         line = _line_of(item, agent)
+        if item.position in results:
+            line = f"#{item.position} result"
+        elif following is not None and following.position in results:
+            line = f"#{item.position} {clip(first_line(_action_of(item)), _CALL)}"
         note_names.update(telling_names(line))
         names = [*_names_of(item, known, note_names)]
         lines.append(f"{line} -> {' '.join(names)}" if names else line)
     return "\n".join(lines), note_names
+
+
+def _action_of(item: Item) -> str:
+    """The action in an agent's words."""
+    return next((find_action(b.text) for b in reversed(item.blocks) if isinstance(b, TextBlock)), "")
 
 
 def merge_notes(notes: Sequence[str], *, letters: int) -> str:
