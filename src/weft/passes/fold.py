@@ -61,14 +61,15 @@ from weft.values import compact
 
 _STEP = FOLDED.name
 
-SOON, LATE = 0.01, 0.15
+SOON, LATE, NAMED = 0.01, 0.1, 0.4
 """A step is over when the rent since its last use is this share of what a recall of it costs.
 
-`LATE` is for files that were read and not changed since: they are edited long after that. Both were
-set on recorded runs of today's coding agents.
+`LATE` is for files that were read and not changed since: they are edited long after that. `NAMED`
+is for those of them that the user's task names: they are what is to be changed. All were set on
+recorded runs of today's coding agents.
 """
 
-PATIENCE = 6.0
+PATIENCE = 4.0
 """A fold is due when the rent of what it takes out is this many times its cost.
 
 Few folds that take out nearly all cost as much as many small ones, which write again what stays,
@@ -394,8 +395,11 @@ class _Folds:
         """The newest item that told the agent a name."""
         self._reads: MutableMapping[str, tuple[int, ...]] = {}
         """The newest items that showed a file, by its name."""
-        self._changed: set[int] = set()
-        """The steps in view with a file that was changed since."""
+        self._shown: dict[int, frozenset[str]] = {}
+        """By the index of a step in view that showed files: those not changed since."""
+        self._task_files: frozenset[str] = frozenset()
+        self._named: frozenset[str] = frozenset()
+        """The files that the user names in what it begins with, and in the newest words too."""
         self._task: set[str] = set()
         self._known: set[str] = set()
         """The names that stand in what it begins with, and those in the notes too."""
@@ -436,7 +440,7 @@ class _Folds:
         """A passing copy, for items that may still change, and for a fold of this request."""
         folds = copy(self)
         folds._steps, folds._used = self._steps[:], dict(self._used)
-        folds._front, folds._changed = self._front[:], {*self._changed}
+        folds._front, folds._shown = self._front[:], dict(self._shown)
         folds._frames, folds._results = dict(self._frames), dict(self._results)
         folds._holders, folds._reads = ChainMap({}, self._holders), ChainMap({}, self._reads)
         folds._plain, folds._paid, folds.tail = copy(self._plain), copy(self._paid), self.tail[:]
@@ -506,6 +510,8 @@ class _Folds:
             self._results[index] = frame
             self._frames[frame] = self._frames.get(frame, 0) + 1
         elif is_spoken(item):
+            before = self._named if self._asked == self._turn else self._task_files
+            self._named = before.union(_FILE.findall("\n".join(result_texts(item))))
             self._asked = self._turn
         # what it begins with is the task, which stays
         if not self._steps and len(self._front) == index and _opens(item):
@@ -514,15 +520,19 @@ class _Folds:
             self._before += tokens
             self._all += tokens
             self._known = self._task = self._task | {*names}
+            self._task_files = self._named
             return
         share = _share_of(item, command if frame else "", env)
         files = _files_in(item.blocks, command) if frame or item.kind == "exchange" else ()
-        if share == LATE:
+        if share == LATE and files:
+            self._shown[index] = frozenset(files)
             for name in files:
                 self._reads[name] = (*self._reads.get(name, ()), index)[-_MOST_READS:]
         elif any(_EDITS.search(text) for text in said_texts(item.blocks)):
             for name in files:
-                self._changed.update(one for one in self._reads.get(name, ()) if one in self._used)
+                for one in self._reads.get(name, ()):
+                    if one in self._shown:
+                        self._shown[one] -= {name}
         self._holders.update(dict.fromkeys(names, index))
         step = _Step(index, item, tokens, share)
         self._steps.append(step)
@@ -671,8 +681,8 @@ class _Folds:
         self._hides = True
         self._due = 0
         self._free -= len(gone)
-        self._changed -= fold.gone
         for step in gone:
+            self._shown.pop(step.place, None)
             self._tokens -= step.tokens
             self._moment -= step.tokens * self._used.pop(step.place)
             if is_spoken(step.item) and self._results.pop(step.place, None) is None:
@@ -715,7 +725,11 @@ class _Folds:
 
     def _least_rent(self, step: _Step, view: int) -> float:
         """The rent from which on a step is over: a share of what a recall of it costs."""
-        share = SOON if step.place in self._changed else step.share
+        share, shown = step.share, self._shown.get(step.place)
+        if shown is not None and shown & self._named:
+            share = NAMED
+        elif shown is not None and not shown:
+            share = SOON
         return share * (self._prices.read * view + self._prices.write * step.tokens)
 
     def _has_expired(self) -> bool:
