@@ -530,6 +530,36 @@ def test_a_file_that_was_read_stays_longer_unless_it_was_changed() -> None:
     assert seen("other") > 1.3 * seen("part")
 
 
+@pytest.mark.parametrize("asked", ["first", "in a later turn"])
+def test_a_file_that_the_user_names_stays_until_it_was_changed(asked: str) -> None:
+    shown = "\n".join(f"{n:5}\t{' '.join(WORDS)}" for n in range(1, 60))
+    prose = "\n".join(" ".join(WORDS) for _ in range(30))
+    words = "Mend src/gate.py and lib/weir.py, please."
+
+    def files_in_view(*changed: str) -> set[str]:
+        """The files that can be read in the end, if those were changed."""
+        events = [user(words if asked == "first" else "Hello", inv="i0", id="u")]
+        if asked != "first":
+            events += [says("bot", "Hello.", inv="i0"), user(words, inv="i1")]
+        steps: list[JsonObject] = [{"path": f"src/{name}.py"} for name in ("gate", "weir", "other")]
+        steps += [{"path": f"src/{name}.py", "old_str": "wind", "new_str": ""} for name in changed]
+        steps += [{"path": f"src/notes_{n}.txt"} for n in range(60)]
+        for at, args in enumerate(steps):
+            text = f"{shown}\n   60\t{args['path']}" if at < 3 else prose
+            events.append(calls("bot", "read", args, f"c{at}", inv="i1"))
+            events.append(returns("bot", "read", {"result": text}, f"c{at}", inv="i1"))
+        # what is read with each recall counts for its price
+        agent = Agent("bot", model="gpt-5", tools=[read], instruction="Be brief. " * 60_000)
+        compiled = compile_request(
+            agent.sees(C.default().fold()), session=Session("s", events=events)
+        )
+        assert notes_in(compiled)
+        return {*re.findall(r"60\tsrc/(\w+)\.py", "\n".join(map(str, results_in(compiled))))}
+
+    assert files_in_view() == {"gate", "weir"}
+    assert files_in_view("gate") == {"weir"}
+
+
 def results_in(compiled: Compilation) -> list[object]:
     """The results in a request."""
     return [
