@@ -26,7 +26,7 @@ ACTIONS = {
     "a block and a mark": "Thought: I look.\nCode:\n```py\nshow('part_{n}.txt')\n```<end_code>",
     "a tag": "I look.\n<execute_bash>\nprobe part_{n}.txt\n</execute_bash>",
     "a word": "Thought: I look.\nAction: show\nAction Input: part_{n}.txt",
-    "a call in words": "Calling tools:\n[{{'name': 'show', 'arguments': {{'path': 'part_{n}.txt'}}}}]",
+    "a call in words": "Calling:\n[{{'name': 'show', 'arguments': {{'path': 'part_{n}.txt'}}}}]",
 }
 FRAMES = {
     "tags": "<returncode>0</returncode>\n<output>\n{words} bolt_{n}\n</output>",

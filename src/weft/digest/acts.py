@@ -21,7 +21,9 @@ _TAGGED = late_pattern(
 )
 _SAID = late_pattern(r"^(?:Action|Code)(?: Input)?:[ \t]*(\S.*)\Z", re.DOTALL | re.MULTILINE)
 _INPUT = late_pattern(r"\nAction Input:[ \t]*")
-_PASSED = late_pattern(r"['\"](?:arguments|action_input|parameters)['\"]\s*:\s*(\S.*[}\])])\Z", re.DOTALL)
+_PASSED = late_pattern(
+    r"['\"](?:arguments|action_input|parameters)['\"]\s*:\s*(\S.*[}\])])\Z", re.DOTALL
+)
 
 _FRAME = late_pattern(
     r"<((?:return|exit)_?code|output|std(?:out|err)"

@@ -728,8 +728,6 @@ class _Folds:
         share, shown = step.share, self._shown.get(step.place)
         if shown is not None and shown & self._named:
             share = NAMED
-        elif shown is not None and not shown:
-            share = SOON
         return share * (self._prices.read * view + self._prices.write * step.tokens)
 
     def _has_expired(self) -> bool:

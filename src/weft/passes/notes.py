@@ -88,7 +88,9 @@ def write_note(
 
 def _action_of(item: Item) -> str:
     """The action in an agent's words."""
-    return next((find_action(b.text) for b in reversed(item.blocks) if isinstance(b, TextBlock)), "")
+    return next(
+        (find_action(b.text) for b in reversed(item.blocks) if isinstance(b, TextBlock)), ""
+    )
 
 
 def merge_notes(notes: Sequence[str], *, letters: int) -> str:
