@@ -18,6 +18,7 @@ from weft.inspector.answer import describe_answer, read_media
 from weft.inspector.comparing import ChangedRun, run_again, set_side_by_side
 from weft.inspector.diagnosis import Ledger, diagnose, find_saving
 from weft.inspector.sources import find_words
+from weft.inspector.trust import describe_trust
 from weft.inspector.words import MaskedTexts
 from weft.session import Session
 from weft.testing import ScriptedModel, call, usage
@@ -246,6 +247,6 @@ def test_a_word_of_every_result_of_a_tool_is_not_a_leak() -> None:
         name="gpt-5",
     )
     agent = Agent("a", model=model, tools=[look])
-    flows = questions.trust(Inspection(agent, _run(agent, "go")))["flows"]
+    flows = describe_trust(Inspection(agent, _run(agent, "go")))["flows"]
     assert [flow["words"] for flow in flows] == [["value-of-second"]]
     assert flows[0]["agent"] == "a"

@@ -15,6 +15,7 @@ import pytest
 from tests.inspector.sessions import find_flights, inspected, travelled
 from weft import Actions, Agent, C, Policy, RunConfig, Runner
 from weft.content import (
+    Blob,
     Content,
     FunctionCall,
     FunctionResponse,
@@ -28,8 +29,9 @@ from weft.inspector.export import PAGE, export
 from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
 from weft.inspector.sources import StoredSessions, key_text
-from weft.recordings import recording_of
-from weft.session import Event, Session, SessionKey
+from weft.inspector.trust import describe_trust
+from weft.recordings import read_file, recording_of
+from weft.session import Event, MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, make_session, usage
 from weft.values import JsonObject, compact
 
@@ -252,7 +254,7 @@ def test_trust_follows_words_of_results_into_calls() -> None:
             )
         ),
     )
-    answer = questions.trust(Inspection(agent, session))
+    answer = describe_trust(Inspection(agent, session))
     assert answer["flows"][0]["call"] == "find_flights"
     assert answer["flows"][0]["words"] == ["evil-host.example"]
     assert "eve@example.com" not in json.dumps(answer)
@@ -365,6 +367,50 @@ def test_an_export_takes_from_the_request_before_only_what_is_the_same(
             assert _unpacked(packed, texts, parts) == json.loads(json.dumps(drawn))
 
 
+@pytest.mark.parametrize("name", ["claude-code.jsonl", "pydantic-ai.json", "codex.jsonl"])
+def test_an_imported_session_is_shown_as_its_file_is(name: str) -> None:
+    samples = Path(__file__).parents[1] / "recordings" / "samples"
+    recording, *_ = read_file(samples / name)
+
+    async def look() -> Inspection:
+        store = MemoryStore()
+        key = SessionKey("app", "ann", recording.id)
+        session = await store.create(key)
+        await store.append(session, *recording.for_store().events)
+        return await StoredSessions(store, {}).inspection(key_text(key))
+
+    stored, own = asyncio.run(look()), Inspection.of_recording(recording)
+    assert f"format {recording.format}" in stored.notice
+    for left, right in zip(stored.steps, own.steps, strict=True):
+        assert left.request is not None
+        assert right.request is not None
+        assert type(left.request) is type(right.request)  # recorded, and not compiled
+        assert [item.blocks for item in left.request.prompt.items] == [
+            item.blocks for item in right.request.prompt.items
+        ]
+        assert left.request.prompt.tools == right.request.prompt.tools
+
+
+def test_an_export_has_its_pictures_unless_something_is_to_be_hidden() -> None:
+    picture = Part(inline_data=Blob(data="aGVsbG8gd29ybGQ=", mime_type="image/png"))
+    session = Session(
+        "s",
+        events=[
+            Event(author="user", content=Content(role="user", parts=(Part(text="See"), picture))),
+            Event(author="bot", content=Content(role="model", parts=(Part(text="Seen."),))),
+        ],
+    )
+    (event, _) = session.events
+    bot = Agent("bot", model="gpt-5")
+    page = export(Inspection(bot, session), key="k")
+    assert f"media?session=k&event={event.id}&part=1" in page
+    assert page.count("aGVsbG8gd29ybGQ=") >= 1
+    small = export(Inspection(bot, session), key="k", largest=1)
+    assert f"media?session=k&event={event.id}&part=1" not in small
+    hides = export(Inspection(bot.sees(C.default().redact("email")), session), key="k")
+    assert "media?session=k" not in hides
+
+
 def test_an_export_that_would_be_too_large_says_what_it_lacks() -> None:
     inspection, _ = inspected(turns=6)
     data, _, _ = _exported(export(inspection, key="s", largest=9_000))
@@ -459,7 +505,7 @@ def test_words_that_the_author_wrote_are_no_leak() -> None:
         ("a", call("transfer_to_agent", agent_name="billing_desk")),
         ("a", call("find_flights", city="order-4711")),
     )
-    flows = questions.trust(Inspection(agent, session))["flows"]
+    flows = describe_trust(Inspection(agent, session))["flows"]
     assert [one["words"] for one in flows] == [["order-4711"]]
 
 

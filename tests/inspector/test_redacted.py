@@ -13,6 +13,7 @@ from weft.declare.policy_parts import Redact
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import export
 from weft.inspector.request import RequestView
+from weft.inspector.trust import describe_trust
 from weft.recordings import recording_of
 from weft.testing import ScriptedModel, make_session
 from weft.values import compact
@@ -43,7 +44,7 @@ def _answers(inspection: Inspection) -> dict[str, object]:
         "film": inspection.film(),
         "ghosts": inspection.ghosts(),
         "dead weight": questions.dead_weight(inspection),
-        "trust": questions.trust(inspection),
+        "trust": describe_trust(inspection),
         "picture": questions.picture(inspection),
         "test": questions.as_test(inspection, last, VARIANTS[0], target="a:b"),
         "force": questions.force_in(inspection, last, [inspection.session.events[0].id]),
@@ -75,7 +76,7 @@ def test_views_tell_values_by_their_placeholders(inspection: Inspection) -> None
     assert owner[1:-1] in RequestView(inspection, 1).to_json()["text"]
     assert film["events"][0]["state"]["code"] == '"[withheld: secret]"'
     assert film["waiting"][0]["args"]["who"].startswith("ask <EMAIL_")
-    flows = questions.trust(inspection)["flows"]
+    flows = describe_trust(inspection)["flows"]
     assert flows[0]["words"][0].startswith("<EMAIL_"), "a result's address in a later call"
 
 

@@ -83,7 +83,15 @@ def pydantic_ai() -> None:
 
 
 def openai_agents() -> None:
-    from agents import Agent, ModelResponse, Runner, Usage, function_tool, set_tracing_disabled
+    from agents import (
+        Agent,
+        ModelResponse,
+        Runner,
+        SQLiteSession,
+        Usage,
+        function_tool,
+        set_tracing_disabled,
+    )
     from agents.models.interface import Model
     from openai.types.responses import (
         ResponseFunctionToolCall,
@@ -124,6 +132,11 @@ def openai_agents() -> None:
     first = Runner.run_sync(agent, ASKED)
     second = Runner.run_sync(agent, [*first.to_input_list(), {"role": "user", "content": AGAIN}])
     write("openai-agents.json", second.to_input_list())
+    database = HERE / "openai-agents.db"
+    database.unlink(missing_ok=True)
+    session = SQLiteSession("trip", database)
+    asyncio.run(session.add_items(second.to_input_list()))
+    session.close()
     write("openai-agents.request.json", {"input": sent[-1][1]})
 
 

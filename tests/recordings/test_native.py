@@ -365,3 +365,60 @@ def test_native_files_are_read_whole() -> None:
             data = path.read_bytes()
             text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
             require_same(path, count(text))
+
+
+# --- samples that the programs wrote, on the page
+
+SAMPLES = [
+    path
+    for path in sorted((Path(__file__).parent / "samples").glob("*.json*"))
+    if "request" not in path.name and path.stem != "streams"
+]
+
+
+def count_kinds(values: list[Value]) -> Counter[str]:
+    """Calls, results and media in objects of any format, each once by its id."""
+    seen: dict[str, set[str]] = {"calls": set(), "results": set(), "media": set()}
+
+    def note(kind: str, one: dict[str, Value]) -> None:
+        ids = ("call_id", "tool_call_id", "tool_use_id", "toolUseId", "toolCallId", "callID", "id")
+        named = next((str(one[key]) for key in ids if one.get(key)), "")
+        seen[kind].add(named or json.dumps(one, sort_keys=True))
+
+    for one in inside(values):
+        kind = str(one.get("type") or one.get("part_kind") or "")
+        for key in ("functionCall", "function_call", "toolUse"):
+            if isinstance(one.get(key), dict) and one[key].get("name"):
+                note("calls", one[key])
+        for key in ("functionResponse", "function_response", "toolResult"):
+            if isinstance(one.get(key), dict):
+                note("results", one[key])
+        if kind in ("tool_use", "tool-call") or kind.endswith("_call"):
+            note("calls", one)
+        elif kind in ("tool_result", "tool-result", "tool-return") or kind.endswith("_output"):
+            note("results", one)
+        elif kind == "function" and isinstance(one.get("function"), dict) and one.get("id"):
+            note("calls", one)
+        elif (kind == "tool" or one.get("role") == "tool") and one.get("tool_call_id"):
+            note("results", one)
+        elif kind.startswith("tool") and isinstance(one.get("state"), dict | str):
+            note("calls", one)
+            note("results", one)
+        if kind in ("image", "image_url", "input_image", "file") or "inlineData" in one:
+            note("media", one)
+    return Counter({kind: len(ids) for kind, ids in seen.items()})
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_what_is_in_a_sample_is_on_the_page(path: Path) -> None:
+    text = path.read_text()
+    values = lines(text) if path.suffix == ".jsonl" else [json.loads(text)]
+    shown: Counter[str] = Counter(calls=0, results=0, media=0)
+    for recording in read_file(path):
+        film = Inspection.of_recording(recording).film()
+        assert not film["frames"] or all("tokens" in frame for frame in film["frames"])
+        for kind in shown:
+            shown[kind] += sum(len(event[kind]) for event in film["events"])
+    expected = count_kinds(values)
+    assert shown == expected
+    assert expected["calls"] > 0

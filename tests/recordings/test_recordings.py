@@ -74,6 +74,7 @@ EXPECTED = [
     ),
     ("pydantic-ai.json", "pydantic-ai", CHAT, "pydantic-ai.request.json", []),
     ("openai-agents.json", "openai-responses", RESPONSES, "openai-agents.request.json", []),
+    ("openai-agents.db", "openai-responses", RESPONSES, "openai-agents.request.json", []),
     ("adk-events.json", "adk", GEMINI, "adk.request.json", []),
     ("adk.db", "adk", GEMINI, "adk.request.json", []),
     ("adk-v0.db", "adk", GEMINI, "adk.request.json", []),
@@ -476,6 +477,23 @@ def test_halves_of_characters_and_numbers_that_are_none_are_mended_by_name() -> 
     assert wide.session.events
     with pytest.raises(SessionError, match="this is not UTF-8"):
         list(read_recordings(b'[{"role": "user", "content": "\xff"}]', name="x"))
+
+
+def test_a_database_of_openai_agents_has_a_session_for_each_id(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+    path.write_bytes((SAMPLES / "openai-agents.db").read_bytes())
+    with closing(sqlite3.connect(path)) as database:
+        items = "SELECT 'other', message_data FROM agent_messages WHERE id < 3"
+        database.execute(f"INSERT INTO agent_messages (session_id, message_data) {items}")
+        database.commit()
+        trip, other = read_file(path)
+        assert (trip.id, other.id) == ("trip", "other")
+        assert len(other.session.events) == 2 < len(trip.session.events)
+        database.execute("UPDATE agent_messages SET message_data = '{torn' WHERE id = 2")
+        database.commit()
+    with pytest.raises(SessionError) as caught:
+        list(read_file(path))
+    assert "agent_messages 2" in caught.value.where
 
 
 def test_a_broken_session_of_a_database_does_not_lose_the_others(tmp_path: Path) -> None:

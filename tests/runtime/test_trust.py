@@ -28,7 +28,8 @@ from weft.content import Part
 from weft.declare import Node
 from weft.diagnostics import Origin
 from weft.errors import DeclarationError, ProtectionError
-from weft.inspector.trust import trace_calls
+from weft.inspector import Inspection
+from weft.inspector.trust import describe_trust, trace_calls
 from weft.ir import Prompt, TextBlock
 from weft.runtime.sinks import stands_in
 from weft.stores import open_store
@@ -508,3 +509,5 @@ async def test_the_calls_of_a_session_can_be_traced() -> None:
     assert (traced.tool, traced.outcome) == ("send_money", "asked")
     assert traced.sources == ("read_file.result",)
     assert traced.paths == ("read_file -> bot -> send_money.recipient",)
+    (row,) = describe_trust(Inspection(direct(), await runner.session(session_id="s")))["calls"]
+    assert (row["call"], row["outcome"], row["paths"]) == (traced.tool, "asked", [*traced.paths])

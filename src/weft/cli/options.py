@@ -219,6 +219,10 @@ class CommandOptions:
         str | None,
         Option("--auth", help="A function from a request to its user.", metavar="MODULE:FUNCTION"),
     ] = None
+    listen: Annotated[
+        bool,
+        Option("--listen", help="Show what arrives: spans by OTLP/HTTP, requests to providers."),
+    ] = False
     allow_host: Annotated[
         Texts, Option("--allow-host", help="Another name to answer to.", metavar="NAME")
     ] = None

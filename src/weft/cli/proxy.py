@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.cli.inspect import read_redactions
+from weft.cli.inputs import read_redactions
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json
-from weft.cli.serve import is_loopback, listening_hosts, run_application
+from weft.cli.serve import listening_hosts, require_known_callers, run_application
 from weft.declare.words import policy_from
 from weft.errors import UsageError
 from weft.models.routing import client_variables, read_upstreams
@@ -82,12 +82,7 @@ def proxy_command(options: CommandOptions) -> int:
             f"the proxy needs {error.name}", where="proxy", hint='pip install "weft[serve]"'
         ) from None
     table = read_table(options.config)
-    if not is_loopback(options.host) and options.tokens is None:
-        raise UsageError(
-            f"{options.host} can be reached from other machines, and nothing says who may ask",
-            where="--host",
-            hint="add --tokens FILE (a line user=token each); clients send it as X-Weft-Token",
-        )
+    require_known_callers(options)
     rules = [_read_rule(text) for text in options.policies or ()]
     rules += [(one.policy, one.model, one.path) for one in table.rules]
     settings = ProxySettings(
@@ -95,7 +90,7 @@ def proxy_command(options: CommandOptions) -> int:
             PolicyRule(policy_from(policy), model, path)
             for policy, model, path in (*rules, (table.policy, "*", "*"))
         ),
-        read_upstreams(_read_upstreams(table, options)),
+        read_upstreams(read_named_upstreams(table, options)),
         strict=options.strict or table.strict,
         redact=read_redactions([*(options.redact or ()), *table.redact]),
         limits=tuple(map(read_limit, (*(options.spend or ()), *table.limit))),
@@ -115,6 +110,7 @@ def proxy_command(options: CommandOptions) -> int:
         records=not options.no_record,
         # a command has the terminal to itself
         show=None if words else show,
+        redact=settings.redact,
     )
     application = ProxyApplication(
         settings,
@@ -135,7 +131,8 @@ def _read_rule(text: str) -> tuple[str, str, str]:
     return (policy, "*", pattern) if pattern.startswith("/") else (policy, pattern, "*")
 
 
-def _read_upstreams(table: ProxyTable, options: CommandOptions) -> dict[str, str]:
+def read_named_upstreams(table: ProxyTable, options: CommandOptions) -> dict[str, str]:
+    """The addresses of services that are named; none may be the proxy's own."""
     named = {**table.upstream}
     for text in options.upstream or ():
         name, sign, url = text.partition("=")

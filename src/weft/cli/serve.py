@@ -290,6 +290,16 @@ def _require_closed(options: CommandOptions, *, is_configured: bool) -> None:
         )
 
 
+def require_known_callers(options: CommandOptions) -> None:
+    """Refuse to listen to other machines without tokens, where the headers are a provider's."""
+    if not is_loopback(options.host) and options.tokens is None:
+        raise UsageError(
+            f"{options.host} can be reached from other machines, and nothing says who may ask",
+            where="--host",
+            hint="add --tokens FILE (a line user=token each); clients send it as X-Weft-Token",
+        )
+
+
 def listening_hosts(options: CommandOptions) -> list[str]:
     """The names that a server answers to."""
     from weft.server.access import LOOPBACK

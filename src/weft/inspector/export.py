@@ -20,10 +20,12 @@ from weft.compiler.report import SentRow
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
 from weft.inspector import questions
-from weft.inspector.answer import describe_answer
+from weft.inspector.answer import LARGEST_MEDIA, describe_answer, read_media
 from weft.inspector.diagnosis import diagnose, find_saving
 from weft.inspector.inspection import Inspection
 from weft.inspector.request import OLDEST, Origins, RequestView, row_json
+from weft.inspector.trust import describe_trust
+from weft.inspector.words import parts_of
 from weft.ir import Note
 from weft.values import Json, JsonObject, compact
 
@@ -98,7 +100,7 @@ def export_parts(
         data[f"saving?{quoted}"] = _encode_for_script(find_saving(inspection))
     data[f"ghosts?{quoted}"] = _encode_for_script(inspection.ghosts())
     data[f"dead-weight?{quoted}"] = encode_masked(questions.dead_weight(inspection))
-    data[f"trust?{quoted}"] = encode_masked(questions.trust(inspection))
+    data[f"trust?{quoted}"] = encode_masked(describe_trust(inspection))
     data[f"receipt?{quoted}"] = encode_masked(inspection.receipt().to_json())
     data[f"picture?{quoted}"] = encode_masked(questions.picture(inspection))
     pieces = Pieces()
@@ -126,8 +128,24 @@ def export_parts(
         data[f"answer?{where}"] = answer
         data[f"request?{where}"], data[f"cache?{where}"] = one.request, one.cache
         size += len(one.request) + len(one.cache) + len(answer) + pieces.use(one)
+    if mask is None:  # nobody can look through a picture for what is to be hidden
+        data |= _encode_media(inspection, key, largest - size)
     data[f"film?{quoted}"] = encode_masked(film)
     yield from _inline_files(data, pieces, key)
+
+
+def _encode_media(inspection: Inspection, key: str, room: int) -> dict[str, str]:
+    """The pictures, sounds and documents of the log, the newest first, as far as there is room."""
+    data: dict[str, str] = {}
+    for event in reversed(inspection.session.events):
+        for place, part in enumerate(parts_of(event)):
+            media = part.inline_data
+            if media is None or not media.data or not len(media.data) <= min(room, LARGEST_MEDIA):
+                continue
+            room -= len(media.data)
+            where = _query(session=key, event=event.id, part=str(place))
+            data[f"media?{where}"] = _encode_for_script(read_media(inspection, event.id, place))
+    return data
 
 
 def _kind_of_file(inspection: Inspection, *, raw: bool) -> JsonObject:

@@ -230,6 +230,9 @@ class Inspection:
         cls, recording: Recording, *, model: str | None = None, redact: tuple[Redact, ...] = ()
     ) -> "Inspection":
         """A recording, with agents that have nothing but what was recorded of them."""
+        # sessions of these two hold declarations and no requests: theirs are compiled again
+        calls = None if recording.format in ("weft", "adk") else RecordedCalls(recording)
+        recording = recording if calls is None else calls.recording
         agents = list(recorded_agents(recording).values())
         if not agents:
             raise UsageError(
@@ -240,9 +243,6 @@ class Inspection:
         root = agents[0] if len(agents) == 1 else Sequence(*agents)
         # the model that answered, where the recording says which
         config = RunConfig(model=model or recording.asked_model or None)
-        # sessions of these two hold declarations and no requests: theirs are compiled again
-        calls = None if recording.format in ("weft", "adk") else RecordedCalls(recording)
-        recording = recording if calls is None else calls.recording
         inspection = cls(root, recording.session, config=config, redact=redact)
         inspection.recorded = calls
         inspection.answers = recording.answers if calls is None else calls.answers
@@ -736,7 +736,7 @@ def _frame(
         "branch": event.branch or "",
         "scope": event.isolation_scope or "",
         "invocation": event.invocation_id,
-        "time": event.timestamp,
+        "time": timing.time or event.timestamp,
         "seconds": timing.seconds,
         "problem": show.text(step.problem),
         "calls": [{"id": call.id, "name": call.name} for call in event.calls],

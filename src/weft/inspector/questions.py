@@ -1,13 +1,12 @@
 """Questions to a session that only the compiler can answer.
 
-What if the policy were another, when did a sentence vanish, what is paid for and never used, where
-did untrusted text go: each is answered by compiling again, without a model.
+What if the policy were another, when did a sentence vanish, what is paid for and never used: each
+is answered by compiling again, without a model.
 """
 
 import dataclasses
 import json
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
@@ -17,13 +16,11 @@ from weft.collector import collector_paused
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
-from weft.compiler.mask import Mask
 from weft.compiler.report import block_text
 from weft.compiler.tools import declared_policy
 from weft.declare import Agent, C, Node, RunConfig
 from weft.declare.agent import walk_tree
-from weft.declare.tool import RESERVED
-from weft.declare.visit import every_node, rebuild_program
+from weft.declare.visit import rebuild_program
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
@@ -33,7 +30,6 @@ from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import AnsweredStep, homes_of, speaker_of
 from weft.session import Event, Session
-from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject, compact
 
 FORCED = "weft:forced"
@@ -236,45 +232,6 @@ def dead_weight(inspection: Inspection) -> JsonObject:
     return {"tools": list[Json](rows), "state": unread}
 
 
-def trust(inspection: Inspection) -> JsonObject:
-    """What is fenced, labelled or redacted, and into which calls untrusted words went.
-
-    Redacted and labelled values are recognised by their placeholders, in words and in arguments.
-    """
-    mask = inspection.mask
-    guards: dict[tuple[str, str], JsonObject] = {}
-    fenced: dict[str, str] = {}
-    for step in inspection.steps:
-        if step.request is None:
-            continue
-        for note in notes_of(step.request):
-            if note.step.startswith(("redact", "fence", "label", "withhold")):
-                key = (note.step, note.reason)
-                row = guards.setdefault(
-                    key, {"pass": note.step, "reason": note.reason, "events": [], "steps": 0}
-                )
-                row["steps"] = _number(row["steps"]) + 1
-                listed = row["events"]
-                if isinstance(listed, list) and note.before.event not in listed:
-                    listed.append(note.before.event)
-                if note.step.startswith("fence"):
-                    fenced[note.before.event] = _mask_text(inspection, _text(note.before))
-    for event in inspection.session.events:
-        # what the runtime itself answers, such as a hand-over, comes from nobody outside
-        foreign = [one for one in event.results if one.name not in (*RESERVED, *INTERNAL_CALLS)]
-        if foreign:
-            whole: Json = [result.response for result in foreign]
-            masked = mask.value(whole) if mask is not None else whole
-            fenced.setdefault(event.id, compact(masked))
-    return {
-        "guards": list[Json](guards.values()),
-        "flows": list[Json](
-            _flows(inspection.session.events, fenced, mask, _fixed_words(inspection))
-        ),
-        "hidden": list[Json](inspection.rules.words),
-    }
-
-
 def picture(inspection: Inspection) -> JsonObject:
     """The graph as SVG, the problems of the program, and who has spoken how often."""
     counts: dict[str, int] = {}
@@ -448,68 +405,6 @@ class _StateSearch:
             for origin in (block.origin, *(span.origin for span in spans)):
                 if origin.kind == "state":
                     self.keys.add(origin.name)
-
-
-_WORDS = re.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9a-f]{10}>|[A-Za-z0-9_][\w./:@-]{5,}[A-Za-z0-9_]")
-"""Words that hardly two texts have by chance, and placeholders."""
-
-
-def _declared_words(root: Node) -> set[str]:
-    """The words that the program's author wrote: who repeats them repeats no result."""
-    texts: list[str] = []
-    for node in every_node(root):
-        texts += (node.name, node.description)
-        if isinstance(node, Agent):
-            texts += [text for text in (node.instruction,) if isinstance(text, str)]
-            for tool in node.tools:
-                texts += (tool.name, tool.description, compact(tool.parameters))
-    return set(_WORDS.findall("\n".join(texts)))
-
-
-def _fixed_words(inspection: Inspection) -> set[str]:
-    """The words that nobody brought in: the author's, and those that every result of a tool has."""
-    common: dict[str, set[str]] = {}
-    times: Counter[str] = Counter()
-    for event in inspection.session.events:
-        for result in event.results:
-            name, words = result.name or "", set(_WORDS.findall(_values_of(result.response or {})))
-            common[name] = common[name] & words if times[name] else words
-            times[name] += 1
-    fixed = (words for name, words in common.items() if times[name] > 1)
-    return _declared_words(inspection.root).union(*fixed)
-
-
-def _flows(
-    events: Sequence[Event], untrusted: dict[str, str], mask: Mask | None, declared: set[str]
-) -> Iterator[JsonObject]:
-    """Words of results and fenced texts that stand in the arguments of later calls."""
-    known: dict[str, str] = {}
-    for event in events:
-        for call in event.calls:
-            args: Json = call.args or {}
-            args = mask.value(args) if mask is not None else args
-            words = sorted((set(_WORDS.findall(_values_of(args))) & known.keys()) - declared)
-            if words:
-                yield {
-                    "agent": event.author,
-                    "call": call.name,
-                    "id": call.id,
-                    "event": event.id,
-                    "words": list[Json](words[:12]),
-                    "from": list[Json](dict.fromkeys(known[word] for word in words)),
-                }
-        if event.id in untrusted:
-            for word in set(_WORDS.findall(untrusted[event.id])):
-                known.setdefault(word, event.id)
-
-
-def _values_of(value: Json) -> str:
-    """The values in some arguments, without their names: those stand in the tool's schema."""
-    if isinstance(value, dict):
-        return "\n".join(map(_values_of, value.values()))
-    if isinstance(value, list):
-        return "\n".join(map(_values_of, value))
-    return value if isinstance(value, str) else compact(value)
 
 
 def _mask_text(inspection: Inspection, text: str) -> str:

@@ -50,8 +50,8 @@ class RecordedCalls:
     def __init__(self, recording: Recording) -> None:
         self.exchanges = exchanges_of(recording)
         """Each with the id of the event that answers it, or stands for its missing answer."""
-        self.recording = recording._replace(
-            session=with_events(recording.session, self._log(recording))
+        self.recording = self._name_agents(
+            recording._replace(session=with_events(recording.session, self._log(recording)))
         )
         answered = {exchange.event for exchange in self.exchanges}
         self.answers = frozenset(answered)
@@ -81,6 +81,35 @@ class RecordedCalls:
         for place, event in reversed(inserted):
             events.insert(place, event)
         return events
+
+    def _name_agents(self, recording: Recording) -> Recording:
+        """The answers with the names of the agents that gave them, where the recorder names them.
+
+        Each has the system text of its last call; without names all are of one agent.
+        """
+        names = {one.event: one.agent for one in self.exchanges if one.agent}
+        if not names:
+            return recording
+        only = [*dict.fromkeys(names.values())]
+        events: list[Event] = []
+        speaker = only[0]
+        for event in recording.session.events:
+            if event.author == AGENT:
+                # results are of who called
+                speaker = names.get(event.id, only[0] if len(only) == 1 else speaker)
+                event = msgspec.structs.replace(event, author=speaker)
+            events.append(event)
+        texts = {
+            one.agent or AGENT: block.text
+            for one in self.exchanges
+            for block in one.blocks
+            if block.source.kind == "system"
+        }
+        whole = recording.instructions.get(AGENT, "")
+        return recording._replace(
+            session=with_events(recording.session, events),
+            instructions={name: texts.get(name, whole) for name in dict.fromkeys((*only, AGENT))},
+        )
 
     def steps(self, *, model: str | None = None) -> list[AnsweredStep]:
         """A step for each call, with the request that was recorded."""
@@ -151,7 +180,7 @@ class _Prompts:
     def __init__(self, recording: Recording, *, model: str | None) -> None:
         self._recording = recording
         self._model = model
-        self._agents: dict[tuple[str, str], Agent] = {}
+        self._agents: dict[tuple[str, str, str], Agent] = {}
         self._head: tuple[str, JsonObject, list[Json], Prompt] | None = None
         self._turns: list[Json] = []
         self._items: Strand[Item] = Strand()
@@ -172,9 +201,12 @@ class _Prompts:
         else:
             name, dialect = exchange.model, exchange.dialect
             prompt = self._from_body(body, exchange)
-        agent = self._agents.get((name, dialect))
+        author = self._recording.session.events[place].author
+        if prompt.agent != author:
+            prompt = msgspec.structs.replace(prompt, agent=author)
+        agent = self._agents.get((name, dialect, author))
         if agent is None:
-            agent = self._agents[name, dialect] = Agent(AGENT, identity=False)
+            agent = self._agents[name, dialect, author] = Agent(author, identity=False)
         config = RunConfig(model=NamedModel(name or "unknown", dialect), strict=False)
         plan = plan_for(agent, None, config)
         woven = Woven(

@@ -135,31 +135,46 @@ class RecordedSessions:
         *,
         model: str | None = None,
         redact: tuple[Redact, ...] = (),
+        group: str = "",
+        counts: SessionCounts | None = None,
     ) -> None:
-        self._recordings = {str(number): one for number, one in enumerate(recordings, 1)}
+        keys = (f"{number} {group}".rstrip() for number in range(1, len(recordings) + 1))
+        self._recordings = dict(zip(keys, recordings, strict=True))
         self._model = model
         self._redact = redact
         self._open: dict[str, Inspection] = {}
-        self._counts = SessionCounts()
+        self._counts = counts or SessionCounts()
         self._rows = _SessionRows()
 
     async def sessions(self, search: str = "") -> list[Json]:
         """A row for each recording, in the order of the file."""
+        return await self._counts.fill(self.list_rows(search))
+
+    def list_rows(self, search: str = "") -> list[JsonObject]:
+        """The rows of the list, some of which wait to be counted."""
         rows: list[JsonObject] = []
         words, rules = search.lower().split(), MaskRules(self._redact)
         for key, recording in self._recordings.items():
             session = recording.session
             model = self._model or recording.asked_model
             show = self._rows.mask_texts(key, session, rules)
-            row = self._rows.row(key, session, model, recording.answers, show)
+            # a lone call repeats answers that others were
+            calls = recording.exchanges
+            answers = frozenset(one.event for one in calls) if calls else recording.answers
+            row = self._rows.row(key, session, model, answers, show)
             hit = find_words(session, words, show, recording.id)
             if hit is None:
                 continue
             row["hit"] = hit
             if row["counting"] and not self._counts.has(key, session):
                 self._counts.add(key, self._inspect(key))
-            rows.append({**row, "id": recording.id})
-        return await self._counts.fill(rows)
+            times = (one.ended or one.started for one in calls)
+            latest = max((time for time in times if time), default=row["updated"])
+            steps = len(calls) or row["steps"]
+            named = [*dict.fromkeys(show.text(one.agent) for one in calls if one.agent)]
+            rows.append({**row, "id": recording.id, "updated": latest, "steps": steps})
+            rows[-1]["agents"] = list[Json](named) or row["agents"]
+        return rows
 
     def _inspect(self, key: str) -> Inspection:
         recording = self._recordings[key]
@@ -168,7 +183,7 @@ class RecordedSessions:
     async def inspection(self, key: str) -> Inspection:
         """The recording of that number."""
         if key not in self._recordings:
-            raise _no_session(key)
+            raise no_session(key)
         if key not in self._open:
             self._open[key] = self._inspect(key)
         return self._open[key]
@@ -242,7 +257,7 @@ class StoredSessions:
         session = await self.store.get(place)
         if session is None:
             self._open.pop(place, None)
-            raise _no_session(place.id)
+            raise no_session(place.id)
         known = self._open.get(place)
         if known is None:
             known = await self._inspect(session)
@@ -266,10 +281,10 @@ class StoredSessions:
         try:
             app, user, id = msgspec.json.decode(key, type=tuple[str, str, str])
         except (msgspec.DecodeError, UnicodeError):
-            raise _no_session(key) from None
+            raise no_session(key) from None
         # another user's session looks like one that does not exist
         if self._user is not None and user != self._user:
-            raise _no_session(id)
+            raise no_session(id)
         return SessionKey(app, user, id)
 
     async def _inspect(self, session: Session) -> Inspection:
@@ -278,12 +293,14 @@ class StoredSessions:
         root = self.programs.get(session.app_name)
         # another program may have the app's name by now
         if root is None or not _speaks(root, session):
-            inspection = Inspection.of_recording(
-                recording_of(session), model=self._model, redact=self._redact
-            )
+            recording = recording_of(session)
+            inspection = Inspection.of_recording(recording, model=self._model, redact=self._redact)
             inspection.notice = (
                 "The program that ran this session is not here. Instructions and tools are made up"
                 " from the log; name the program to see them."
+                if recording.format == "weft"
+                else f"This session was imported from a recording of the format {recording.format}."
+                " Each request is what was said before its answer."
             )
             return inspection
         texts: dict[str, str] = {}
@@ -449,7 +466,8 @@ def find_words(session: Session, words: Sequence[str], show: MaskedTexts, name: 
     return None if missing else hit
 
 
-def _no_session(id: str) -> SessionError:
+def no_session(id: str) -> SessionError:
+    """The error for a session that there is not."""
     return SessionError(
         f"there is no session `{id}`", where="inspector", hint="the list shows those there are"
     )

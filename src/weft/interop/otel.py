@@ -8,6 +8,7 @@ Only the API of OpenTelemetry is used: which SDK sends the spans where is the ap
 business. Without an SDK nothing is recorded.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Token
@@ -65,12 +66,25 @@ class Telemetry(Plugin):
         self._seconds = meter.create_histogram(genai.DURATION, unit="s")
         self._first = meter.create_histogram(genai.FIRST_CHUNK, unit="s")
         self._content = content
+        self._has_meters = meter_provider is not None
         self._runs: dict[str, _Trace] = {}
 
-    def trace_run(self, ctx: CallbackContext) -> "_Trace":
-        """The spans of a run that begins."""
-        run = self._runs[ctx.invocation_id] = _Trace(self, ctx)
+    def trace_run(self, ctx: CallbackContext) -> "_Trace | None":
+        """The spans of a run that begins; None where nobody hears of them."""
+        run = _Trace(self, ctx)
+        if not run.is_heard and not self._is_measured():
+            return None
+        self._runs[ctx.invocation_id] = run
         return run
+
+    def _is_measured(self) -> bool:
+        """Whether an SDK takes the metrics: the API's own providers drop them."""
+        if self._has_meters:
+            return True
+        from opentelemetry import metrics
+
+        provider = type(metrics.get_meter_provider())
+        return not provider.__module__.startswith("opentelemetry.metrics")
 
     def after_run(self, ctx: CallbackContext, outcome: RunOutcome) -> None:
         """End the span of the run."""
@@ -125,7 +139,10 @@ class Telemetry(Plugin):
 
 
 def open_telemetry() -> Telemetry:
-    """Telemetry with an SDK that sends it by HTTP, as OpenTelemetry's variables say."""
+    """Telemetry with an SDK that sends it by HTTP, as OpenTelemetry's variables say.
+
+    One of them, `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`, adds what was said.
+    """
     try:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -142,7 +159,12 @@ def open_telemetry() -> Telemetry:
     tracers = TracerProvider()
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     meters = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
-    return Telemetry(tracer_provider=tracers, meter_provider=meters)
+    content = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").lower()
+    return Telemetry(
+        content=content in ("true", "1", "span_only", "span_and_event"),
+        tracer_provider=tracers,
+        meter_provider=meters,
+    )
 
 
 class _Trace:
@@ -170,6 +192,8 @@ class _Trace:
         )
         self._steps: set[_Span] = set()
         """The spans that have not ended."""
+        self.is_heard = self._root.is_heard
+        """Whether an SDK or a trace from elsewhere is there."""
 
     def begin_agent(self, agent: str, place: Place) -> "_Span":
         """An agent has its turn."""
@@ -303,6 +327,7 @@ class _Span:
         self._is_over = False
         self.context = set_span_in_context(self._span, parent)
         self.is_recording = self._span.is_recording()
+        self.is_heard = self.is_recording or self._span.get_span_context().is_valid
         self.leave: Callable[[], None] | None = None
         """What is to be done when it ends."""
         self.measured: dict[str, AttributeValue] = {}

@@ -100,4 +100,8 @@ class ExchangeRecord:
     """The call that it repeats, which failed or was not answered; 0 for a first try."""
     source: str = ""
     """The file, and the line or number in it."""
+    agent: str = ""
+    """The agent that asked, where the recorder names it."""
+    parent: str = ""
+    """The id of the span that it was made in."""
     blocks: tuple[RecordedBlock, ...] = ()

@@ -6,7 +6,7 @@ those are set aside by name.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -447,10 +447,16 @@ def _take_pydantic_response(transcript: Transcript, message: JsonObject, where: 
 
 # --- google-adk
 
+ReadItems = Callable[[list[Json], str, str], Iterable[Recording]]
+"""Reads the items of a session: items, id and place."""
+
 SQLITE = b"SQLite format 3\x00"
 """How a database file begins."""
 
-_HINT = "google-adk's databases have the tables `sessions` and `events`"
+_HINT = (
+    "google-adk's databases have the tables `sessions` and `events`, those of openai-agents"
+    " `agent_sessions` and `agent_messages`"
+)
 
 _JSON = (
     "content", "grounding_metadata", "custom_metadata", "usage_metadata", "citation_metadata",
@@ -489,13 +495,23 @@ def read_events(
     return recording_of(session)._replace(format="adk", source=where, aside=asides.collect())
 
 
-def read_database(path: Path) -> Iterator[Recording]:
-    """The sessions of a database that google-adk made, oldest first."""
+def read_database(path: Path, read_items: ReadItems) -> Iterator[Recording]:
+    """The sessions of a database that google-adk or openai-agents made, oldest first.
+
+    `read_items` reads the items of a session of openai-agents, which are a provider's.
+    """
     name = path.name
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             database.row_factory = sqlite3.Row
-            yield from _Database(database, name).recordings()
+            reader = _Database(database, name)
+            if reader.has_items:
+                for id, items in reader.list_items():
+                    for one in read_items(items, id, f"{name}: session {id}"):
+                        yield one._replace(aside=(*one.aside, *reader.mended.collect()))
+                    reader.mended = Asides()
+            else:
+                yield from reader.recordings()
     except sqlite3.DatabaseError as error:
         raise SessionError(
             f"the database cannot be read: {error}", where=name, hint=_HINT
@@ -509,6 +525,23 @@ class _Database:
         self.database = database
         self.name = name
         self.mended = Asides()
+
+    @property
+    def has_items(self) -> bool:
+        """Whether it is of openai-agents' `SQLiteSession`."""
+        return {"session_id", "message_data"} <= {*self._columns("agent_messages")}
+
+    def list_items(self) -> Iterator[tuple[str, list[Json]]]:
+        """The items of each session of openai-agents, in the order in which it began."""
+        rows = self.database.execute("SELECT * FROM agent_messages ORDER BY id").fetchall()
+        if not rows:
+            raise SessionError("there is no session in it", where=self.name)
+        items: dict[str, list[Json]] = {}
+        for row in rows:
+            where = f"{self.name}: agent_messages {row['id']}"
+            item = read_json(str(row["message_data"]), where, self.mended.add)
+            items.setdefault(str(row["session_id"]), []).append(item)
+        yield from items.items()
 
     def recordings(self) -> Iterator[Recording]:
         """Its sessions, in the order they were made."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace as replace_fields
 
 from weft.recordings.alignment import key_of_part, share_turns
 from weft.recordings.exchanges import ExchangeRecord
@@ -233,6 +233,8 @@ class _Conversation:
     def add(self, call: Recording, start: int) -> None:
         """Go on with the events of a call from one on: those before are here."""
         added = call.session.events.since(start)
+        if start and self.events:
+            self.events[-1] = _with_call_ids(self.events[-1], call.session.events[start - 1])
         # an answer that was not recorded with its request stands in the next one
         if self.is_waiting and added and _is_model(added[0]) and (len(added) > 1 or call.asks):
             self.answers.add(len(self.events))
@@ -314,6 +316,22 @@ class _Conversation:
         return tuple(placed)
 
 
+def _with_call_ids(answer: Event, repeated: Event) -> Event:
+    """An answer with the ids of its calls, where only the request that repeats it has them."""
+    ids = [one.id for one in repeated.calls]
+    if all(one.id for one in answer.calls) or not all(ids) or len(ids) != len(answer.calls):
+        return answer
+    assert answer.content is not None
+    rest = iter(ids)
+    parts = tuple(
+        part
+        if part.function_call is None
+        else replace_fields(part, function_call=replace_fields(part.function_call, id=next(rest)))
+        for part in answer.content.parts or ()
+    )
+    return replace_fields(answer, content=replace_fields(answer.content, parts=parts))
+
+
 def renumber(events: Iterable[Event]) -> list[Event]:
     """Events of several recordings as those of one: ids, turns and times begin anew."""
     renumbered: list[Event] = []
@@ -321,7 +339,7 @@ def renumber(events: Iterable[Event]) -> list[Event]:
     for number, event in enumerate(events, 1):
         turn += event.author == "user"
         renumbered.append(
-            msgspec.structs.replace(
+            replace_fields(
                 event, id=f"e{number}", invocation_id=f"i{max(1, turn)}", timestamp=float(number)
             )
         )

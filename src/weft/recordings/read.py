@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, Protocol, cast
 
@@ -84,7 +85,16 @@ from weft.recordings.runs import (
     read_copilot,
     read_pi,
 )
-from weft.recordings.spans import FLAVOURS, expand_span, is_spans, list_spans, row_of_span
+from weft.recordings.spans import (
+    FLAVOURS,
+    NOT_CAPTURED,
+    agent_of_span,
+    expand_span,
+    has_words,
+    is_spans,
+    list_spans,
+    row_of_span,
+)
 from weft.recordings.traces import (
     asks_model,
     is_observation,
@@ -176,7 +186,8 @@ def read_file(
             f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
         ) from None
     if start == SQLITE:
-        yield from read_database(path)
+        values = _Values(label, format or "openai-agents", lenient=lenient)
+        yield from read_database(path, partial(values.read, single=False))
         return
     yield from read_recordings(data, name=label, format=format, lenient=lenient)
 
@@ -378,6 +389,12 @@ def _with(recordings: Iterable[Recording], asides: Asides) -> Iterator[Recording
         listed = ()
 
 
+_DEEPEST = 100
+"""How many spans around a call are looked at."""
+
+_NO_MODEL = "no model was asked in it"
+
+
 class _Values:
     """Finds the recordings in parsed JSON."""
 
@@ -391,6 +408,8 @@ class _Values:
         """The tools among them, each with its place."""
         self.ran_in_spans: list[tuple[str, str]] = []
         """Tools that ran in spans; code may have called them, and then an answer has the name."""
+        self.agents: dict[str, tuple[str, str]] = {}
+        """The agent that a span names, if any, and the span around it."""
         self.stem = Path(name).name.partition(".")[0] or name
 
     def rows(
@@ -468,13 +487,28 @@ class _Values:
         self, recordings: Iterable[Recording], *, in_order: bool = False
     ) -> Iterator[Recording]:
         """The calls of a log as conversations, if no tool ran that none of them has called."""
-        joined = join_calls(recordings, in_order=in_order)
+        joined = [*map(self._name_agents, join_calls(recordings, in_order=in_order))]
         named = {name for name, _ in self.ran_in_spans}
         called = find_names(joined, named)
         ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]
         self.ran, self.ran_in_spans = [], []
         joined = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
         yield from _with(joined, self.skipped)
+
+    def _name_agents(self, recording: Recording) -> Recording:
+        """The calls with the agent that made them: the span around one may come after it."""
+        if not self.agents or not recording.exchanges:
+            return recording
+
+        def name_agent(exchange: ExchangeRecord) -> ExchangeRecord:
+            agent, around = exchange.agent, exchange.parent
+            for _ in range(_DEEPEST):
+                if agent or around not in self.agents:
+                    break
+                agent, around = self.agents[around]
+            return replace(exchange, agent=agent)
+
+        return recording._replace(exchanges=tuple(map(name_agent, recording.exchanges)))
 
     def _require_some(
         self, recordings: Iterable[Recording], errors: Sequence[SessionError]
@@ -487,9 +521,9 @@ class _Values:
         raise_first(errors)
         skipped = self.skipped.collect()
         if skipped and is_empty:
-            raise SessionError(
-                "no model was asked in it", where=self.name, hint="; ".join(map(str, skipped))
-            )
+            missing = [one for one in skipped if one.why == NOT_CAPTURED]
+            message = "no call of a model says what was said" if missing else _NO_MODEL
+            raise SessionError(message, where=self.name, hint="; ".join(map(str, skipped)))
 
     def _account(
         self, values: Iterable[tuple[str, Json]], recordings: Iterable[Recording], where: str
@@ -555,11 +589,11 @@ class _Values:
             except UsageError as error:
                 raise SessionError(error.message, where=where, hint=error.hint) from None
             return
+        if is_spans(raw):  # a span may have events too
+            yield from self._spans(raw, id, where)
+            return
         if isinstance(raw.get("events"), list):
             yield _session(raw, where)
-            return
-        if is_spans(raw):
-            yield from self._spans(raw, id, where)
             return
         if is_trace(raw):
             yield from self.read(raw["observations"], id, f"{where}: observations", single=False)
@@ -638,21 +672,24 @@ class _Values:
         for number, span in enumerate(list_spans(raw), 1):
             place = f"{where}: span {span.id or number}"
             flavour, kind, row = row_of_span(span)
-            if kind == "model":
+            self.agents[span.id] = (agent_of_span(span), span.parent)
+            if kind == "model" and not has_words(row):
+                self.skipped.add("call of a model", NOT_CAPTURED, place)
+            elif kind == "model":
                 observed = read_observation(row, id, place, self._list, format=flavour)
                 whole = _with_tools(observed, tools_of_observation(row))
                 # each by itself: what is joined later has the words of only one of two requests
                 yield from self._account([(place, expand_span(span))], [whole], place)
-                continue
-            self.skipped.add(f"span `{kind}`", "no model was asked in it", place)
-            if kind == "tool":
-                self.ran_in_spans.append((text_at(row, "name"), place))
+            else:
+                self.skipped.add(f"span `{kind}`", _NO_MODEL, place)
+                if kind == "tool":
+                    self.ran_in_spans.append((text_at(row, "name"), place))
 
     def _observation(self, row: JsonObject, id: str, where: str) -> Iterator[Recording]:
         """A step of a trace, if a model was asked in it; another is named."""
         if not asks_model(row):
             kind = f"observation `{row.get('type')}`"
-            self.skipped.add(kind, "no model was asked in it", where)
+            self.skipped.add(kind, _NO_MODEL, where)
             if runs_tool(row):
                 self.ran.append((text_at(row, "name"), where))
             return
@@ -962,7 +999,7 @@ _BY_NAME = {
 
 FORMATS: Mapping[str, str] = {
     **{one.name: one.about for one in LIST_FORMATS},
-    "openai-agents": "session items, or to_input_list()",
+    "openai-agents": "session items, to_input_list(), or the database of a SQLiteSession",
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",

@@ -17,7 +17,14 @@ from weft.declare import Tool
 from weft.declare.provider_tools import ProviderTool
 from weft.declare.tool import NAME, RESERVED, to_tools
 from weft.dialects import DIALECTS
-from weft.dialects.wire import ReadTool, is_encodable, scrub_surrogates
+from weft.dialects.wire import (
+    ReadTool,
+    is_encodable,
+    object_in,
+    objects_in,
+    scrub_surrogates,
+    text_at,
+)
 from weft.errors import SessionError
 from weft.ir.block import RECALL
 from weft.media import base64_bytes
@@ -161,7 +168,10 @@ class Recording(NamedTuple):
         if any(self.instructions.values()):
             note["system"] = dict(self.instructions)
         if self.tools:
-            note["tools"] = [tool.name for tool in self.tools]
+            note["tools"] = [
+                {"name": one.name, "description": one.description, "parameters": one.parameters}
+                for one in self.tools
+            ]
         if self.answers is not None:
             note["answers"] = list[Json](sorted(self.answers))
         if self.aside:
@@ -184,7 +194,10 @@ def with_events(session: Session, events: Iterable[Event]) -> Session:
 
 
 def recording_of(session: Session) -> Recording:
-    """A session of ours; the log has no system texts, unless it was imported."""
+    """A session of ours; the log has no system texts and no tools, unless it was imported.
+
+    Then it has the format that it was read from: its requests are what was said before each answer.
+    """
     events = session.events
     models = [event.provenance.model or event.model_version for event in events]
     model = next((name for name in reversed(models) if name), "")
@@ -196,10 +209,22 @@ def recording_of(session: Session) -> Recording:
         if isinstance(text, str)
     }
     answers = note.get("answers") if isinstance(note, dict) else None
+    listed = objects_in(note.get("tools")) if isinstance(note, dict) else []
+    format = note.get("format") if isinstance(note, dict) else None
     return Recording(
         session.id,
         session,
         instructions,
+        tools=tuple(
+            Tool(
+                name=text_at(one, "name"),
+                description=text_at(one, "description"),
+                parameters=object_in(one.get("parameters")),
+            )
+            for one in listed
+            if NAME.fullmatch(text_at(one, "name"))
+        ),
+        format=format if isinstance(format, str) else "weft",
         model=model,
         answers=frozenset(map(str, answers)) if isinstance(answers, list) else None,
     )

@@ -8,6 +8,7 @@ asked, what was answered and what was counted, and `traces.py` reads that. Other
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import NamedTuple, cast
 
 import msgspec
@@ -53,6 +54,19 @@ def _containers(raw: JsonObject) -> Iterator[list[JsonObject]]:
             yield listed
 
 
+def list_raw_spans(raw: JsonObject) -> Iterator[JsonObject]:
+    """The spans in an object as the exporter wrote them."""
+    for listed in [[raw]] if _is_span(raw) else _containers(raw):
+        yield from listed
+
+
+def list_records(raw: JsonObject) -> Iterator[JsonObject]:
+    """The records in OTLP's logs: events that are sent without the span that they belong to."""
+    for resource in objects_in(raw.get("resourceLogs")):
+        for scope in objects_in(resource.get("scopeLogs")):
+            yield from objects_in(scope.get("logRecords"))
+
+
 def _is_span(raw: JsonObject) -> bool:
     if raw.get("object") == "trace.span" and isinstance(raw.get("span_data"), dict):
         return True
@@ -68,8 +82,7 @@ def list_spans(raw: JsonObject) -> list[Span]:
 
     Exporters write a span when it ends, and some arrive late.
     """
-    listed = [[raw]] if _is_span(raw) else _containers(raw)
-    spans = [span for several in listed for one in several for span in _spans_below(one)]
+    spans = [span for one in list_raw_spans(raw) for span in _spans_below(one)]
     if all(span.start is not None for span in spans):
         spans.sort(key=lambda span: span.start or 0.0)
     return spans
@@ -88,7 +101,7 @@ def _first(raw: Mapping[str, Json], *names: str) -> Json:
 
 def _read_span(raw: JsonObject) -> Span:
     context = object_in(raw.get("context"))
-    attributes = _attributes(_first(raw, "attributes", "span_attributes"))
+    attributes = read_attributes(_first(raw, "attributes", "span_attributes"))
     if isinstance(raw.get("span_data"), dict):
         attributes = {"openai.span": raw["span_data"]}
     elif "run_type" in raw:
@@ -110,7 +123,7 @@ def _read_span(raw: JsonObject) -> Span:
     if code in ("2", "ERROR", "STATUS_CODE_ERROR"):
         failure = object_in(status).get("message") or "error"
     events: list[JsonObject] = [
-        {**one, "attributes": _attributes(one.get("attributes"))}
+        {**one, "attributes": read_attributes(one.get("attributes"))}
         for one in objects_in(raw.get("events"))
     ]
     return Span(
@@ -150,7 +163,7 @@ def _after(start: float, duration: Json) -> float | None:
     return start + hours * 3600 + minutes * 60 + rest
 
 
-def _attributes(raw: Json) -> JsonObject:
+def read_attributes(raw: Json) -> JsonObject:
     """Attributes by name: as an object, nested or flat, or as OTLP's list of keys and values."""
     if isinstance(raw, list):
         return {
@@ -245,6 +258,44 @@ class Flavour(NamedTuple):
     about: str
 
 
+def kind_of_span(span: Span) -> str:
+    """`model`, `tool`, or what else a span is to an agent; empty where it is nothing to one."""
+    return next((kind for flavour in FLAVOURS if (kind := flavour.kind(span))), "")
+
+
+_CONVERSATIONS = (
+    "gen_ai.conversation.id", "session.id", "langfuse.session.id", "gcp.vertex.agent.session_id",
+    "traceloop.association.properties.session_id", "langsmith.metadata.thread_id",
+)  # fmt: skip
+
+
+def conversation_of(span: Span) -> str:
+    """The conversation that a span says it belongs to."""
+    return _text_of(_first(span.attributes, *_CONVERSATIONS))
+
+
+def agent_of_span(span: Span) -> str:
+    """The agent that a span names, as a name that agents of ours may have; empty for none."""
+    own = object_in(span.attributes.get("openai.span"))
+    named = _first(span.attributes, "gen_ai.agent.name", "agent.name")
+    if not named and own.get("type") == "agent":
+        named = own.get("name")
+    if not named and text_at(span.attributes, "openinference.span.kind").upper() == "AGENT":
+        named = span.name
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", _text_of(named)).strip("_")[:64]
+    return f"{name}_agent" if name == "user" or name[:1].isdigit() else name
+
+
+def beginning_of_span(span: Span) -> str:
+    """A hash of the first words of the user, by which two traces of one talk are found."""
+    kind, row = row_of_span(span)[1:]
+    messages = objects_in(object_in(row.get("input")).get("messages")) if kind == "model" else ()
+    first = next((one for one in messages if one.get("role") in ("user", "human")), None)
+    if first is None:
+        return ""
+    return blake2b(compact(first).encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
 def row_of_span(span: Span) -> tuple[str, str, JsonObject]:
     """Whose span it is, what kind, and as a row what was asked and answered in it."""
     for flavour in FLAVOURS:
@@ -256,9 +307,22 @@ def row_of_span(span: Span) -> tuple[str, str, JsonObject]:
         row: JsonObject = {
             "id": span.id, "traceId": span.trace, "parent": span.parent, "name": span.name,
             "startTime": _iso(span.start), "endTime": _iso(span.end), "error": span.error,
+            "agent": agent_of_span(span),
         }  # fmt: skip
         return flavour.name, kind, {**row, **flavour.row(span)}
     return "", "span", {"name": span.name}
+
+
+NOT_CAPTURED = (
+    "its exporter left out what was said; most take it along with"
+    " OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
+)
+"""Why a call of a model cannot be shown."""
+
+
+def has_words(row: JsonObject) -> bool:
+    """Whether a row says what was asked or answered: exporters leave it out by default."""
+    return bool(object_in(row.get("input")).get("messages") or row.get("output"))
 
 
 def _tool_name(span: Span) -> str:
@@ -449,8 +513,15 @@ def _gen_ai_kind(span: Span) -> str:
     return "model" if asked and operation in ("", "call_llm") else operation or "span"
 
 
+_DETAILS = "gen_ai.client.inference.operation.details"
+"""An event that has what was said in a call, where the span does not."""
+
+
 def _gen_ai_row(span: Span) -> JsonObject:
+    details = (object_in(one["attributes"]) for one in span.events if one.get("name") == _DETAILS)
     attributes = span.attributes
+    for one in details:
+        attributes = {**attributes, **one}
     messages = _gen_ai_messages(_first(attributes, "gen_ai.input.messages", "gen_ai.prompt"))
     answers = _gen_ai_messages(_first(attributes, "gen_ai.output.messages", "gen_ai.completion"))
     system = parse_value(attributes.get("gen_ai.system_instructions"))
@@ -520,7 +591,7 @@ def _messages_of_parts(message: JsonObject) -> Iterator[JsonObject]:
             text = _first(part, "content", "text")
             pieces.append({"type": "text", "text": _text_of(text) or compact(part)})
     if pieces or calls or thoughts:
-        chat: JsonObject = {"role": message.get("role") or "user", "content": pieces}
+        chat: JsonObject = {"role": message.get("role") or "user", "content": pieces or None}
         if len(pieces) == 1 and text_at(object_in(pieces[0]), "type") == "text":
             chat["content"] = object_in(pieces[0]).get("text")
         if thoughts:

@@ -122,6 +122,8 @@ def _exchange(
         first_token=seconds(_first(row, "completionStartTime", "completion_start_time")),
         error=error if isinstance(error, str) else "",
         source=where,
+        agent=text_at(row, "agent"),
+        parent=text_at(row, "parent"),
     )
 
 

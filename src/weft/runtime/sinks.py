@@ -13,6 +13,7 @@ import msgspec
 from weft.compiler.plan import Plan
 from weft.declare import Tool
 from weft.diagnostics import Diagnostic, Origin, report
+from weft.runtime.flow import free_names
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import cleared_of
 from weft.runtime.place import Place
@@ -54,8 +55,9 @@ class Doubt(msgspec.Struct, frozen=True):
     @property
     def paths(self) -> list[str]:
         """The ways of the text: `read_file -> bot -> send_money.recipient`."""
+        read = _and(map(_tool_of, self.label.taint))
         ways = [
-            f"{_tool_of(source) or 'somebody'} -> {self.agent} -> {self.tool}.{name}"
+            f"{_tool_of(source) or read or 'somebody'} -> {self.agent} -> {self.tool}.{name}"
             for name, source in self.arguments.items()
         ]
         if not ways:
@@ -179,25 +181,7 @@ def _texts_of(value: Json) -> Iterator[str]:
 def texts_of_argument(value: Json, tool: Tool) -> Iterator[str]:
     """The values in an argument; names that its schema does not fix are chosen as values are."""
     yield from _texts_of(value)
-    waiting, fixed = [value], frozenset(_property_names(tool.parameters))
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield from (name for name in one if name not in fixed and is_field_name(name))
-            waiting += one.values()
-        elif isinstance(one, list | tuple):
-            waiting += one
-
-
-def _property_names(schema: Json) -> Iterator[str]:
-    if isinstance(schema, dict):
-        properties = schema.get("properties")
-        yield from properties if isinstance(properties, dict) else ()
-        for each in schema.values():
-            yield from _property_names(each)
-    elif isinstance(schema, list):
-        for each in schema:
-            yield from _property_names(each)
+    yield from (name for name in free_names(value, tool.parameters) if is_field_name(name))
 
 
 class Vouchers(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from weft.declare.context import Ask, ToolContext
 from weft.diagnostics import Diagnostic
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.misuse import find_near
-from weft.runtime.flow import may_endorse, members_of
+from weft.runtime.flow import has_free_names, may_endorse, members_of
 from weft.runtime.handles import Opening, UnknownHandle, hides_text
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labels_in, refusal, restored_arguments
@@ -904,7 +904,8 @@ def judge_agent(
     An agent without tools that answers in a schema can pass on values, and no orders in them.
     """
     label |= join_labels(event.label for event in _answers(invocation, call.id or ""))
-    if isinstance(node, Agent) and may_endorse(node):
+    value = response["result"] if [*response] == ["result"] else response
+    if isinstance(node, Agent) and may_endorse(node) and not has_free_names(node, value):
         return label.as_typed(), describe_fields(response, "untrusted", members_of(node))
     return label, FieldTrust()
 

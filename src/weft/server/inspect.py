@@ -30,6 +30,7 @@ from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export_parts
 from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
 from weft.inspector.sources import SessionSource, StoredSessions, key_text
+from weft.inspector.trust import describe_trust
 from weft.runtime import Runner
 from weft.runtime.approvals import Approve, Deny
 from weft.runtime.earlier import is_unfinished
@@ -280,7 +281,7 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         ),
         "bisect": lambda inspection, asked: questions.bisect(inspection, _text(asked, "text")),
         "dead-weight": lambda inspection, _: questions.dead_weight(inspection),
-        "trust": lambda inspection, _: questions.trust(inspection),
+        "trust": lambda inspection, _: describe_trust(inspection),
         "receipt": lambda inspection, _: inspection.receipt().to_json(),
         "picture": lambda inspection, _: questions.picture(inspection),
         "test": _test,

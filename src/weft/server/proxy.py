@@ -39,6 +39,7 @@ from weft.models.routing import ProxyTarget, find_target
 from weft.models.services import Address
 from weft.server.access import LOOPBACK, Gatekeeper, Limits, Tokens
 from weft.server.application import Application
+from weft.server.otlp import SpanReceiver
 from weft.server.problems import Problem
 from weft.server.proxy_history import (
     HistoryDigests,
@@ -135,8 +136,9 @@ class ProxyApplication(Application):
         self.exchanges = Exchanges(settings, log)
         self._tokens = tokens
         largest = Limits(body=1 << 50, rate=1e6, burst=1 << 30)
+        self.receiver = SpanReceiver(log.source)
         self._passage = Gatekeeper(
-            self.exchanges,
+            self.receiver.around(self.exchanges),
             authenticate=self._identify,
             hosts=hosts,
             origins=(),

@@ -19,18 +19,17 @@ import msgspec
 from weft.compaction import Compacted
 from weft.compaction.reading import RequestBody
 from weft.compiler.receipt import Comparison, Expectation, compare_bill
+from weft.declare.policy_parts import Redact
 from weft.dialects import lift
 from weft.dialects.wire import object_in, text_in
-from weft.errors import ModelError, SessionError, UsageError
-from weft.inspector import Inspection
-from weft.inspector.sources import RecordedSessions
-from weft.recordings import Recording
-from weft.recordings.read import read_recordings
+from weft.errors import ModelError, UsageError
+from weft.inspector.inspection import Inspection
+from weft.inspector.live import LiveSessions
 from weft.replay.receipt import Receipt, ReceiptLine
 from weft.server.proxy_store import BilledCall, ProxyStore
 from weft.session.event import new_id
 from weft.session.provenance import provenance_in
-from weft.values import Json, JsonObject
+from weft.values import JsonObject
 
 DAY = 86_400.0
 
@@ -112,9 +111,6 @@ class CallLine(NamedTuple):
 class CallLog:
     """What is known of all calls: in the store, in a folder of recordings, and in memory."""
 
-    MOST = 500
-    """Calls that are kept in memory for the page, where no folder is."""
-
     def __init__(
         self,
         store: ProxyStore,
@@ -122,9 +118,11 @@ class CallLog:
         folder: Path | None = None,
         records: bool = True,
         show: Callable[[CallLine], None] | None = None,
+        redact: tuple[Redact, ...] = (),
+        model: str | None = None,
     ) -> None:
         self.store = store
-        self.source = ProxySessions(store)
+        self.source = ProxySessions(store, model=model, redact=redact)
         self._folder = folder
         self._records = records
         self._show = show
@@ -144,7 +142,8 @@ class CallLog:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             for file in sorted(folder.glob("*.jsonl")):
-                self.source.add_lines(file.stem, file.read_bytes().splitlines())
+                for line in file.read_bytes().splitlines():
+                    self.source.add(file.stem, line)
 
     def close(self) -> None:
         """Close the store."""
@@ -289,7 +288,7 @@ class CallLog:
         }
         line = msgspec.json.encode(envelope)[:-1] + b',"request":' + request.replace(b"\n", b" ")
         line += b',"response":' + msgspec.json.encode(call.answer) + b"}"
-        self.source.add_lines(call.session, [line])
+        self.source.add(call.session, line)
         if self._folder is not None:
             name = re.sub(r"[^\w.-]", "-", call.session)[:80]
             with (self._folder / f"{name}.jsonl").open("ab") as file:
@@ -378,54 +377,20 @@ def count_saved(calls: Iterable[BilledCall]) -> tuple[float, float]:
     return before, now
 
 
-# --- the page
+class ProxySessions(LiveSessions):
+    """The sessions that went through, for the inspector, with their bills."""
 
-
-class ProxySessions:
-    """The sessions that went through, for the inspector; the oldest calls in memory go."""
-
-    MOST = 2_000
-
-    def __init__(self, store: ProxyStore) -> None:
+    def __init__(
+        self, store: ProxyStore, *, model: str | None = None, redact: tuple[Redact, ...] = ()
+    ) -> None:
+        super().__init__(model=model, redact=redact)
         self._store = store
-        self._names: list[str] = []
-        self._lines: dict[str, list[bytes]] = {}
-        self._count = self._read = 0
-        self._sessions = RecordedSessions([])
-
-    def add_lines(self, session: str, lines: Iterable[bytes]) -> None:
-        """Take exchanges of a session."""
-        self._lines.setdefault(session, []).extend(lines)
-        self._count += 1
-        while len(self._lines) > 1 and sum(map(len, self._lines.values())) > self.MOST:
-            self._lines.pop(next(iter(self._lines)))
-
-    def _refresh(self) -> RecordedSessions:
-        if self._read != self._count:
-            self._read = self._count
-            read: list[Recording] = []
-            for session, lines in [*self._lines.items()]:
-                try:
-                    read += read_recordings(b"\n".join(lines), name=session, lenient=True)
-                except SessionError:  # what nobody can read is not shown
-                    continue
-            self._sessions = RecordedSessions(read)
-            self._names = [recording.id for recording in read]
-        return self._sessions
-
-    async def sessions(self, search: str = "") -> list[Json]:
-        """A row for each conversation; only those that hold all words of `search`."""
-        return await self._refresh().sessions(search)
 
     async def inspection(self, key: str) -> Inspection:
         """The conversation of that key, with its bill.
 
         What was expected is what the proxy sent: the recording has what the client sent.
         """
-        inspection = await self._refresh().inspection(key)
-        inspection.bill = find_receipt(self._store.list_calls(), self._names[int(key) - 1])
+        inspection = await super().inspection(key)
+        inspection.bill = find_receipt(self._store.list_calls(), inspection.session.id)
         return inspection
-
-    async def length(self, key: str) -> int | None:
-        """How many events it has; None where it is gone."""
-        return await self._refresh().length(key)

@@ -415,7 +415,7 @@ def _gather_fields(
 
     A field that has one text is not looked at again, so a list of like objects costs little.
     """
-    kind = type(value)
+    kind: type[object] = type(value)
     if kind is dict:
         for name, each in value.items():  # type: ignore[union-attr]
             inner = name

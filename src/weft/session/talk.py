@@ -258,7 +258,7 @@ def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
             calls = _pair_calls(event, events[index + 1]) if index + 1 < length else None
             if calls is None:
                 break
-            label = _flow_of(event).base if type(event) is TalkEvent else base_of(event)
+            label = base_of(event) if isinstance(event, Event) else _flow_of(event).base
             listed.append(Utterance(author, "", calls, label=label))
             index += 2
             continue
@@ -282,7 +282,7 @@ def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
 
 
 def _flow_of(event: Event | TalkEvent) -> FlowNote:
-    if type(event) is not TalkEvent:
+    if isinstance(event, Event):
         return flow_of(event)
     return event.custom_metadata.weft.flow if event.custom_metadata is not None else NO_FLOW
 

@@ -13,7 +13,7 @@ from tests.server.live import serving
 from tests.server.proxy.talks import TALKS, Talk
 from tests.server.proxy.test_recall import POLICY
 from tests.server.proxy.upstream import Reply, Seen, Upstream, listening, proxying
-from weft.cli.inspect import read_redactions
+from weft.cli.inputs import read_redactions
 from weft.compaction.reading import read_body
 from weft.models.routing import read_upstreams
 from weft.recordings.providers import body_of
