@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Toolset,
     )
     from weft.declare.config import Thinking
+    from weft.declare.context import Ask
     from weft.declare.examples import Example, ExampleCall
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
     from weft.declare.nodes import Map, Race, Step, Timeout, expect, race, tap, timeout
@@ -68,6 +69,7 @@ _HOMES = {
     "Actions": "weft.session",
     "Agent": "weft.declare",
     "Approve": "weft.runtime.approvals",
+    "Ask": "weft.declare.context",
     "C": "weft.declare",
     "CallbackContext": "weft.declare",
     "CodeExecution": "weft.declare.provider_tools",
@@ -148,6 +150,7 @@ __all__ = [
     "Actions",
     "Agent",
     "Approve",
+    "Ask",
     "C",
     "CallbackContext",
     "CodeExecution",

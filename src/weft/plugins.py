@@ -220,7 +220,7 @@ class Logging(Plugin):
         self._begin(ctx, "run")
         message = ctx.user_content
         words = self._quote_text(message.text) if message is not None else ""
-        self._write(f"run {_short(ctx.invocation_id)} of {ctx.session.id} begins{words}")
+        self._write(f"run {_short(ctx.invocation_id)} of {ctx.session_id} begins{words}")
 
     def after_run(self, ctx: CallbackContext, outcome: RunOutcome) -> None:
         """A line for how the run ended, and what it took."""

@@ -87,8 +87,11 @@ def test_a_report_has_the_shape_of_what_was_refused_and_no_word_of_it(
     assert '"role": "user"' in report
     assert "[14 letters]" in report
     assert "secret" not in report
-    assert main(["proxy", "receipt"]) == 0
-    assert "1 call without a bill" in capsys.readouterr().out
+    for command in (["proxy", "receipt"], ["receipt", "s", "--store", "sqlite:///weft-proxy.db"]):
+        assert main(command) == 0
+        assert "1 call without a bill" in capsys.readouterr().out
+    assert main(["receipt", "t", "--store", "sqlite:///weft-proxy.db"]) == 2
+    assert "there is no session `t`" in capsys.readouterr().err
 
 
 def test_a_path_tells_where_a_request_goes() -> None:

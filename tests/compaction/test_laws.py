@@ -5,7 +5,9 @@
 
 import json
 import os
+import random
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import cast
 
 import pytest
@@ -15,6 +17,7 @@ from tests.compaction.histories import random_policy, random_request
 from tests.compaction.talks import TALKS, Wire
 from weft import C
 from weft.compaction.compact import forget
+from weft.compaction.reading import chain_hashes, read_body
 from weft.dialects import refusals
 from weft.errors import BudgetExceeded, ProtectionError
 
@@ -131,3 +134,25 @@ def _texts(value: object) -> Iterator[str]:
 def _bare(text: str) -> str:
     """A text without breaks: very long lines are shown in pieces."""
     return text.replace("\n", "")
+
+
+def test_a_request_is_read_as_if_none_had_been_read_before() -> None:
+    chance = random.Random(7)
+    requests = [random_request(seed) for seed in range(24)]
+    for _ in range(200):  # grown, cut, changed and forked ones, and more than are remembered
+        dialect, request = chance.choice(requests)
+        talk = TALKS[dialect]
+        part = talk.messages(request)[: chance.randint(0, len(talk.messages(request)))]
+        if part and chance.random() < 0.3:
+            part[-1] = {**part[-1], "odd": chance.randint(1, 3)}
+        layout = chance.choice([None, 1])
+        raw = json.dumps(talk.with_messages(request, part), indent=layout).encode()
+        body = read_body(raw, chance.choice([dialect, None]))
+        assert body.wire == json.loads(raw)
+        assert [json.loads(key) for key in body.keys] == body.messages == part
+        assert all(key in raw for key in body.keys)
+        chain, hashed = list[bytes](), sha256(b"start").digest()
+        for key in body.keys:
+            hashed = sha256(hashed + key).digest()
+            chain.append(hashed)
+        assert chain_hashes(body.keys, b"start") == chain

@@ -156,6 +156,7 @@ PLANS: dict[str, list[Turn]] = {
     "flaky": [[LOOK], RuntimeError("505")],
     "scripter": [[("run_python", {"code": SCRIPT}), LOOK], [BOOK], "scripted"],
     "closer": [[COUNT], "the end"],
+    "misled": [[LOOK], [("effect", {"what": "?"})], "all done"],
     # tools that come with Weft
     "keeper": [
         [("remember", {"fact": "?"}), LOOK, ("remember", {"fact": "The user likes tea."})],
@@ -228,19 +229,21 @@ def tools(note: Journal) -> dict[str, Tool]:
     return {each.name: each for each in found}
 
 
-def booking(note: Journal, name: str = "book", *, asks: bool = False) -> Tool:
+def booking(
+    note: Journal, name: str = "book", *, asks: bool = False, requires: tuple[str, ...] = ()
+) -> Tool:
     """A tool that writes a row with the store's own connection; it may ask before."""
 
     def is_new(args: JsonObject, ctx: ToolContext) -> bool:
         note("weighed", call=ctx.call_id)
         return asks and args["what"] != "nothing"
 
-    @tool(name=name, effect="transactional", confirm=is_new)
+    @tool(name=name, effect="transactional", confirm=is_new, requires=[*requires])
     async def book(what: str, ctx: ToolContext) -> str:
         """Book something."""
         note("began", call=ctx.call_id)
         statement = "INSERT INTO bookings VALUES "
-        row = (f"{ctx.session.id} {ctx.call_id}", what)
+        row = (f"{ctx.session_id} {ctx.call_id}", what)
         if isinstance(ctx.connection, sqlite3.Connection):
             ctx.connection.execute(f"{statement} (?, ?)", row)
         else:
@@ -387,6 +390,8 @@ def effect(kind: str, note: Journal, agent: str) -> Node:
     model = PlannedModel(PLANS, note)
     if kind in ("transactional", "approved"):
         made = booking(note, "effect", asks=kind == "approved")
+    elif kind == "doubted":  # nobody but a reader of untrusted text named what is booked
+        made = booking(note, "effect", requires=("what",))
     elif kind == "probe":
         made = sending(note, "effect")
     else:

@@ -168,8 +168,9 @@ async def work(job: Job) -> None:
     async for event in running:
         note("acknowledged", **_about((event,)), author=event.author, error=event.error_code)
     result = await running
-    while result.waiting and job.scenario.endswith("approved"):
-        answers = {id: Approve(args={"what": "approved"}) for id in result.waiting}
+    while result.waiting and job.scenario.endswith(("approved", "doubted")):
+        yes = Approve(args={"what": "approved"}) if "approved" in job.scenario else Approve()
+        answers = dict.fromkeys(result.waiting, yes)
         note("answering")
         running = runner.resume(user_id=key.user_id, session_id=key.id, answers=answers)
         async for event in running:

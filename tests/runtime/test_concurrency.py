@@ -50,7 +50,7 @@ async def keep(number: str, ctx: ToolContext) -> str:
     before = ctx.state.get("kept", "")
     await asyncio.sleep(0)
     ctx.state["kept"] = f"{before}{number}"
-    ctx.state[f"user:{ctx.session.id}"] = number
+    ctx.state[f"user:{ctx.session_id}"] = number
     return f"kept {number}"
 
 

@@ -358,6 +358,29 @@ def test_a_call_is_approved_once_and_made_once_with_the_arguments_approved(
         assert trial.log.waiting == {}
 
 
+def test_a_call_that_untrusted_text_had_influence_on_is_made_once_after_a_yes(
+    worker: Worker, address: str, tmp_path: Path
+) -> None:
+    """Killed with the question open, while the answer is stored, and in the call itself."""
+    calm = Trial(worker, address, tmp_path, "misled doubted")
+    assert calm.attempt() == 0
+    (asked,) = (n for n, line in enumerate(calm.lines) if line.what == "answering")
+    (wrote,) = (n for n, line in enumerate(calm.lines) if line.what == "wrote")
+    call = calm.lines[wrote].call
+    for moment in range(1, len(calm.lines)) if THOROUGH else (asked, asked + 2, wrote + 1):
+        trial = Trial(worker, address, tmp_path, "misled doubted")
+        assert trial.attempt(kill_after=moment) == KILLED
+        if moment == asked:
+            assert list(trial.log.waiting) == [call]
+            assert trial.booked(call) == 0
+        assert trial.attempt() == 0
+        assert trial.booked(call) == 1
+        questions = [one for e in trial.events for one in e.calls if one.name == CONFIRMATION]
+        answers = [one for e in trial.events for one in e.results if one.name == CONFIRMATION]
+        assert (len(questions), len(answers)) == (1, 1)
+        assert trial.log.waiting == {}
+
+
 @pytest.mark.parametrize("scenario", BUILT_IN)
 def test_what_was_remembered_and_what_code_wrote_is_there_once(
     worker: Worker, address: str, tmp_path: Path, scenario: str

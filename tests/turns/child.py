@@ -131,7 +131,7 @@ def make_agent(folder: Path, journal: Journal) -> Agent:
     @tool(effect="transactional")
     async def book(what: str, ctx: ToolContext) -> str:
         """Leave one row."""
-        row = (ctx.session.id, ctx.invocation_id, ctx.call_id)
+        row = (ctx.session_id, ctx.invocation_id, ctx.call_id)
         await ctx.connection.execute(f"INSERT INTO {EFFECTS} VALUES (%s, %s, %s)", row)  # type: ignore[union-attr]
         return "booked"
 

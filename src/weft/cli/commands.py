@@ -269,6 +269,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         """Show what each call of a session was expected to cost, what was billed, and why.
 
         Name the program that ran a stored session, so that its instructions and tools are counted.
+        With --store sqlite:///weft-proxy.db it is a session that went through `weft proxy`.
         Nothing is run and nothing is sent.
         """,
     ),

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from weft.cli.inputs import read_recorded_files, without_password
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json
@@ -15,6 +17,7 @@ from weft.recordings import Aside, Recording, count_parts, files_in
 from weft.recordings.read import require_format
 from weft.recordings.recording import AGENT, merge_asides
 from weft.session import SessionKey, Store
+from weft.session.flow import mark_imported
 from weft.stores import create_filled, open_store
 from weft.values import Json, JsonObject
 
@@ -86,10 +89,15 @@ async def _take(
             )
         )
         return
+    # whatever label they claim: nobody here knows who wrote them
+    events = [
+        msgspec.structs.replace(one, custom_metadata=mark_imported(one.custom_metadata))
+        for one in session.events
+    ]
     if existing is not None:
-        await store.append(existing, *session.events)
+        await store.append(existing, *events)
     else:
-        await create_filled(store, key, [*session.events], state=session.initial)
+        await create_filled(store, key, events, state=session.initial)
     outcome.stored.append((key, recording))
 
 

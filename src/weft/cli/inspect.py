@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from weft.cli.inputs import (
     find_session,
@@ -32,6 +33,9 @@ from weft.recordings import Recording
 from weft.recordings.read import files_in
 from weft.session import SessionKey
 from weft.stores import beside_store, open_artifacts, open_store
+
+if TYPE_CHECKING:
+    from weft.replay.receipt import Receipt
 
 _ENDINGS = (".json", ".jsonl", ".traj", ".gz", ".xz", ".db", ".txt")
 
@@ -108,7 +112,9 @@ def _listen(options: CommandOptions, redact: tuple[Redact, ...]) -> int:
 def receipt_command(options: CommandOptions) -> int:
     """Print what each call of a session was expected to cost, and what was billed."""
     if Path(options.id).is_file() or options.id.endswith(_ENDINGS):
-        inspection = _recorded_bill(options)
+        receipt = _recorded_bill(options).receipt()
+    elif (bill := _proxied_bill(options)) is not None:
+        receipt = bill
     else:
         if options.session is not None or options.recorded_format or options.lenient:
             raise UsageError(
@@ -117,12 +123,35 @@ def receipt_command(options: CommandOptions) -> int:
                 hint=f"leave them out: `{options.id}` is the id of a stored session",
             )
         inspection, _ = asyncio.run(_stored_session(options, options.id, ()))
-    receipt = inspection.receipt()
+        receipt = inspection.receipt()
     if options.as_json:
         print_json(receipt.to_json())
     else:
         print(receipt.to_text())
     return 0
+
+
+def _proxied_bill(options: CommandOptions) -> "Receipt | None":
+    """The receipt of a session that went through a proxy; None where the store is not a proxy's."""
+    from weft.server.proxy_store import ProxyStore, is_proxy_store
+
+    path = Path(options.address.removeprefix("sqlite:///"))
+    if not options.address.startswith("sqlite:///") or not is_proxy_store(path):
+        return None
+    from weft.server.proxy_records import find_receipt
+
+    store = ProxyStore(path)
+    calls = store.list_calls()
+    store.close()
+    receipt = find_receipt(calls, options.id)
+    if receipt is None:
+        names = sorted({call.session for call in calls})
+        raise UsageError(
+            f"there is no session `{options.id}`",
+            where=path.name,
+            hint=hint_names("sessions", options.id, names),
+        )
+    return receipt
 
 
 def _recorded_bill(options: CommandOptions) -> Inspection:

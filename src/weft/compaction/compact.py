@@ -25,12 +25,12 @@ from weft.compaction.patching import (
 )
 from weft.compaction.reading import (
     AGENT,
-    ChainHashes,
     Histories,
     HistoryReader,
     ReadHistory,
     Request,
     RequestBody,
+    chain_hashes,
     read_body,
 )
 from weft.compaction.splicing import (
@@ -262,8 +262,8 @@ class _Work:
     # What is known before anything is done.
 
     @cached_property
-    def chains(self) -> ChainHashes:
-        return ChainHashes(self.body.keys, self._head_key)
+    def chains(self) -> list[bytes]:
+        return chain_hashes(self.body.keys, self._head_key)
 
     @cached_property
     def _lead(self) -> list[Json]:

@@ -6,11 +6,12 @@ read of it before is found by a hash of its messages, and only new messages are 
 """
 
 import json
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from threading import Lock
-from typing import Literal, NamedTuple, TypeAlias, cast, overload
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -58,9 +59,11 @@ def read_body(request: Request, dialect: str | None) -> RequestBody:
     """The request, with its messages apart; a UsageError where it is not a request."""
     raw: bytes | None = None
     value: object = request
+    split: _SplitBody | None = None
     if isinstance(request, (bytes, bytearray, memoryview, str)):
         raw = request.encode() if isinstance(request, str) else bytes(request)
-        value = _decode(raw)
+        split = _split_body(raw)
+        value = split.wire if split is not None else _decode(raw)
     if isinstance(value, list):
         listed = cast("list[Json]", value)
         target = _find_dialect(dialect, lambda: _dialect_of_list(listed))
@@ -74,7 +77,44 @@ def read_body(request: Request, dialect: str | None) -> RequestBody:
             where="weft.compact",
             hint="pass a provider's request as a dict or as JSON, or a list of its messages",
         )
+    if raw is not None and split is not None:
+        turns = target.traits.turns
+        keys, messages = split.keys.get(turns, []), wire.get(turns)
+        if isinstance(messages, list) and len(keys) == len(messages):
+            return RequestBody(request, wire, target, messages, keys, raw, False, split.fields)
     return take_apart(request, wire, target, raw, is_list=isinstance(value, list))
+
+
+class _SplitBody(NamedTuple):
+    """A JSON object whose lists of messages were read one by one, with the bytes of each."""
+
+    wire: JsonObject
+    fields: dict[str, msgspec.Raw]
+    keys: dict[str, list[bytes]]
+
+
+def _split_body(raw: bytes) -> _SplitBody | None:
+    """A request of which only new messages are decoded; None for what is not usual JSON."""
+    wire: JsonObject = {}
+    keys: dict[str, list[bytes]] = {}
+    lists = DIALECTS.fields()
+    try:
+        fields = split_object(raw)
+        for name, value in fields.items():
+            if name not in lists or bytes(memoryview(value)[:1]) != b"[":
+                wire[name] = cast("Json", msgspec.json.decode(value))
+                continue
+            listed = split_list(value)
+            known = _messages.find(listed)
+            messages = [one.message for one in known]
+            messages += [cast("Json", msgspec.json.decode(one)) for one in listed[len(known) :]]
+            # the same bytes again: to compare them later takes no time
+            keys[name] = [*(one.key for one in known), *listed[len(known) :]]
+            _messages.keep(keys[name], [*map(_Message, keys[name], messages)])
+            wire[name] = messages
+    except (ValueError, RecursionError):
+        return None
+    return _SplitBody(wire, fields, keys)
 
 
 def take_apart(
@@ -361,6 +401,61 @@ _DEEPEST = 3
 
 # --- what was read before
 
+Value = TypeVar("Value")
+
+
+class MessageCache(Generic[Value]):
+    """A value for each message of the requests that came last, by all messages up to it; bounded.
+
+    To compare a request with the few that came last is quicker than to hash all of its messages.
+    """
+
+    MOST = 16
+    LARGEST = 32_000_000
+    """How many bytes of messages are remembered at most."""
+
+    def __init__(self) -> None:
+        self._recent: list[tuple[list[bytes], list[Value]]] = []
+        self._lock = Lock()
+
+    def find(self, keys: list[bytes]) -> list[Value]:
+        """The values of the messages that this request begins with, as far as they are known."""
+        longest, values = 0, list[Value]()
+        for known, its_values in self._recent:
+            common = len(known)
+            if known != keys[:common]:
+                same = map(operator.eq, known, keys)
+                shorter = min(common, len(keys))
+                common = next((at for at, one in enumerate(same) if not one), shorter)
+            if common > longest:
+                longest, values = common, its_values
+        return values[:longest]
+
+    def keep(self, keys: list[bytes], values: list[Value]) -> None:
+        """Remember a request, in place of one that it begins with."""
+        with self._lock:
+            recent = [one for one in self._recent if one[0] != keys[: len(one[0])]]
+            recent.append((keys, values))
+            size = sum(sum(map(len, known)) for known, _ in recent)
+            while recent and (len(recent) > self.MOST or size > self.LARGEST):
+                size -= sum(map(len, recent.pop(0)[0]))
+            self._recent = recent
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._recent = []
+
+
+class _Message(NamedTuple):
+    """A message and its bytes."""
+
+    key: bytes
+    message: Json
+
+
+_messages: MessageCache[_Message] = MessageCache()
+"""The messages that were decoded last."""
+
 
 class _Known(NamedTuple):
     """A history by the hash of its messages, and how large they are."""
@@ -423,48 +518,24 @@ class Histories:
 
     def clear(self) -> None:
         """Forget everything."""
+        for cache in (_messages, _chains):
+            cache.clear()
         with self._lock:
             self._known.clear()
             self._size = 0
 
 
-class ChainHashes(Sequence[bytes]):
-    """After each message the hash of all messages so far, and of `start` before them.
+def chain_hashes(keys: list[bytes], start: bytes) -> list[bytes]:
+    """After each message the hash of all messages so far, and of `start` before them."""
+    listed = [start, *keys]
+    chain = _chains.find(listed)
+    for key in listed[len(chain) :]:
+        chain.append(sha256(chain[-1] + key if chain else key).digest())
+    _chains.keep(listed, chain)
+    return chain[1:]
 
-    Mostly only the last ones are asked for, so they are worked out from marks on the way.
-    """
 
-    STRIDE = 32
-
-    def __init__(self, keys: Sequence[bytes], start: bytes) -> None:
-        self._keys = keys
-        self._known: dict[int, bytes] = {}
-        hasher = sha256(start)
-        self._marks = [hasher.copy()]
-        for at in range(self.STRIDE, len(keys) + 1, self.STRIDE):
-            hasher.update(b"".join(keys[at - self.STRIDE : at]))
-            self._marks.append(hasher.copy())
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[bytes]: ...
-    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        place = index if index >= 0 else index + len(self)
-        if not 0 <= place < len(self):
-            raise IndexError(index)
-        known = self._known.get(place)
-        if known is None:
-            mark = (place + 1) // self.STRIDE
-            hasher = self._marks[mark].copy()
-            hasher.update(b"".join(self._keys[mark * self.STRIDE : place + 1]))
-            known = self._known[place] = hasher.digest()
-        return known
+_chains: MessageCache[bytes] = MessageCache()
 
 
 def _own_copies(body: RequestBody, start: int) -> list[Json]:

@@ -41,7 +41,7 @@ from weft.passes.history import tell_item, tell_utterance
 from weft.passes.select import note_data
 from weft.session import Compaction, Event
 from weft.session.branches import around
-from weft.session.flow import TRUSTED, TrustLabel, flow_of, join_labels
+from weft.session.flow import TRUSTED, TrustLabel, base_of, join_labels
 from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
 from weft.session.strand import Strand, skim_of
@@ -160,7 +160,7 @@ def _build_events(
                 if not text.isascii() and has_lone_surrogate(text):
                     text = mend_text(text, event, diagnostics)
                 origin = Origin("event", event.id, author, -1, -1, 0)
-                label = TRUSTED if event.custom_metadata is None else flow_of(event).base
+                label = TRUSTED if event.custom_metadata is None else base_of(event)
                 blocks = (TextBlock(role=role, origin=origin, text=text, label=label),)
             else:
                 # who calls speaks as the model, whatever its role says
@@ -631,7 +631,9 @@ def _lower_piece(
             features |= Feature.WROTE
         if is_in_view:
             starts.append(position)
-            talk.label = join_labels((talk.label, one.label, *[call.returned for call in calls]))
+            for label in (one.label, *[call.returned for call in calls]) if calls else (one.label,):
+                if label is not TRUSTED and label is not talk.label:
+                    talk.label |= label
         position += 2 if calls else 1
     talk.read, talk.features = position, features
 

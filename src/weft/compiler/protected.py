@@ -31,7 +31,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.prompt import show_block
+from weft.ir.prompt import show_block, sources_of
 from weft.passes import Env
 from weft.session import Event, Session
 from weft.session.strand import Strand
@@ -67,7 +67,9 @@ def require_protected(
 
     for step in policy.protections:
         if isinstance(step, Hide):
-            _require_hidden(prompt, wire, original if original is not None else prompt, notes)
+            original = original if original is not None else prompt
+            is_changed = lowered is None or prompt is not original
+            _require_hidden(prompt, wire if is_changed else None, original, notes)
         if not isinstance(step, Redact):
             continue
         what = resolve_targets(step.kinds, step.patterns, step.fields)
@@ -85,22 +87,47 @@ _SHORT = 16
 
 
 def _require_hidden(
-    prompt: Prompt, wire: JsonObject, original: Prompt, notes: Iterable[Note]
+    prompt: Prompt, wire: JsonObject | None, original: Prompt, notes: Iterable[Note]
 ) -> None:
-    """Refuse a request that holds untrusted text: by its label, and by its letters on the wire."""
-    from weft.passes.hide import hidden_values, is_hidden
+    """Refuse a request that holds untrusted text: by its label, and by its letters on the wire.
 
-    for block in prompt.blocks:
-        if is_hidden(block.label):
-            raise _report_leak(str(block.origin), prompt.agent)
-    sent = json.dumps(wire, ensure_ascii=False)
-    visible = "\n".join(map(show_block, original.blocks))
-    for text in hidden_values((*notes, *original.notes)):
+    A request that nobody has changed (`wire` is None) is spelled from blocks with labels, so that
+    only those are searched which a pass wrote, and which are new.
+    """
+    from weft.passes.hide import is_hidden
+
+    if is_hidden(sources_of(prompt).label):
+        leaks = [str(block.origin) for block in prompt.blocks if is_hidden(block.label)]
+        raise _report_leak(leaks[0], prompt.agent)
+    if wire is not None:
+        visible = "\n".join(map(show_block, original.blocks))
+        _require_no_hidden_text(original, json.dumps(wire, ensure_ascii=False), visible, notes)
+        return
+    items = prompt.items
+    known = items.memo[_Protected, Hide]
+    fresh = [
+        block for item in items.since(min(known.items, items.settled)) for block in item.blocks
+    ]
+    written = {
+        block.text
+        for block in fresh
+        if isinstance(block, TextBlock) and block.origin.kind == "pass"
+    } - known.texts
+    if written:
+        _require_no_hidden_text(original, "\n".join(written), "", notes)
+    known.texts |= written
+    known.items = max(known.items, items.settled)
+
+
+def _require_no_hidden_text(prompt: Prompt, sent: str, visible: str, notes: Iterable[Note]) -> None:
+    from weft.passes.hide import hidden_values
+
+    for text in hidden_values((*notes, *prompt.notes)):
         # what stands in the request by right as well, as the user's word, is not news
         spelled = json.dumps(text, ensure_ascii=False)[1:-1]
         if (
             len(text) >= _SHORT
-            and spelled in sent
+            and (spelled in sent or text in sent)
             and text not in visible
             and spelled not in visible
         ):
@@ -122,6 +149,8 @@ class _Protected:
         self.items = items
         self.turns: dict[int, Json] = {}
         """Turns of requests, by their identity."""
+        self.texts: set[str] = set()
+        """Texts of passes."""
 
     def fork(self, length: int) -> "_Protected":
         return _Protected(min(self.items, length))

@@ -469,7 +469,10 @@ def _sent_line(row: SentRow, widths: Sequence[int]) -> str:
         f" {_pad(clip(origin, widths[3]), widths[3])}"
         f" {_pad(clip(pointer, widths[4], keep='end'), widths[4])} "
     )
-    return line + clip(preview(row.text), max(8, WIDTH - columns(line)))
+    words = preview(row.text)
+    if row.trust != "trusted":
+        words = f"[{safe(row.trust)}] {words}"
+    return line + clip(words, max(8, WIDTH - columns(line)))
 
 
 def _left_out(rows: Sequence[LeftOutRow], limit: int | None) -> Iterator[str]:

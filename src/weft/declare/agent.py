@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
     from weft.content import Content
     from weft.declare.config import RunConfig
-    from weft.declare.context import CallbackContext, ToolContext
+    from weft.declare.context import Ask, CallbackContext, ToolContext
     from weft.declare.flow import Flow, Node
     from weft.ir import ModelResponse, Prompt
 
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     AroundAgent: TypeAlias = Callable[[CallbackContext], Returns[Content]]
     BeforeModel: TypeAlias = Callable[[CallbackContext, Prompt], Returns[ModelResponse | Prompt]]
     AfterModel: TypeAlias = Callable[[CallbackContext, ModelResponse], Returns[ModelResponse]]
-    BeforeTool: TypeAlias = Callable[[ToolContext, Tool, Arguments], Returns[Arguments]]
+    BeforeTool: TypeAlias = Callable[[ToolContext, Tool, Arguments], Returns[Arguments | Ask]]
     AfterTool: TypeAlias = Callable[[ToolContext, Tool, Arguments, Arguments], Returns[Arguments]]
     OnModelError: TypeAlias = Callable[[CallbackContext, Prompt, Exception], Returns[ModelResponse]]
     OnToolError: TypeAlias = Callable[[ToolContext, Tool, Arguments, Exception], Returns[Arguments]]
@@ -313,6 +313,15 @@ class Agent(Composable, Generic[AnswerT]):
     def uses(self, *tools: object) -> Self:
         """Return a copy with these tools added."""
         return replace(self, tools=(*self.tools, *cast("tuple[Tool, ...]", tools)))
+
+    def plans(self) -> Self:
+        """Return a copy that may fix its consequential calls before it reads untrusted text.
+
+        It is given the tool `commit_plan`. A call that the plan names needs no yes later on.
+        """
+        if any(tool.name == COMMIT_PLAN for tool in self.tools):
+            return self
+        return replace(self, tools=(_plan_tool(), *self.tools))
 
     @explain_calls('agent.writes("key")', words=VERB_WORDS)
     def writes(self, key: str) -> Self:
@@ -657,6 +666,42 @@ def _spell_renamed(node: "Node") -> str:
         name = f"{node.name}_2"
         return f'{kind}("{name}", ...), or a copy: dataclasses.replace({node.name}, name="{name}")'
     return f'{kind}(..., name="{node.name}_2")'
+
+
+COMMIT_PLAN = "commit_plan"
+"""The tool with which an agent fixes the calls that are to come."""
+
+
+def _note_plan(steps: list[JsonObject]) -> str:
+    return f"{len(steps)} calls are planned"
+
+
+def _plan_tool() -> Tool:
+    step: JsonObject = {
+        "type": "object",
+        "properties": {
+            "tool": {"type": "string"},
+            "arguments": {
+                "type": "object",
+                "description": "All arguments of the call; null for a value that is not known yet.",
+            },
+        },
+        "required": ["tool", "arguments"],
+    }
+    return Tool(
+        name=COMMIT_PLAN,
+        description="Before you read anything: fix the calls with consequences that you are going"
+        " to make. A call that was not planned needs somebody's yes after you have read untrusted"
+        " text, and so does an argument that the plan leaves open.",
+        parameters={
+            "type": "object",
+            "properties": {"steps": {"type": "array", "items": step}},
+            "required": ["steps"],
+        },
+        function=_note_plan,
+        effect="pure",
+        trust="trusted",
+    )
 
 
 ASK_READER = "ask_reader"

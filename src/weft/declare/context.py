@@ -1,13 +1,14 @@
 """The contexts that callbacks and tools get: state they may change, a session they may read."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
 
 from weft.content import Content, ContentLike, Part
 from weft.declare.policy_parts import MemoryScorer
-from weft.errors import UsageError, describe_kind
+from weft.errors import DeclarationError, UsageError, describe_kind
 from weft.schema import validate_declared
 from weft.session.event import EMPTY_ACTIONS, Actions, State
 from weft.session.flow import TRUSTED, TrustLabel
@@ -345,6 +346,11 @@ class CallbackContext(WithDeps[DepsT]):
         return self._running().session
 
     @property
+    def session_id(self) -> str:
+        """Which session it is; unlike `session.id`, this does not count as reading its texts."""
+        return self._running().session.id
+
+    @property
     def user_id(self) -> str:
         """Whose session it is."""
         return self._running().session.user_id
@@ -413,6 +419,22 @@ class CallbackContext(WithDeps[DepsT]):
                 hint="call the tool through weft.run, or pass `around=`",
             )
         return self._around
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a `before_tool` callback returns to have the user asked: the call waits for a yes."""
+
+    question: str
+
+    def __post_init__(self) -> None:
+        """Refuse a question without words."""
+        if not isinstance(cast("object", self.question), str) or not self.question.strip():
+            raise DeclarationError(
+                f"{self.question!r} is not a question",
+                where="Ask",
+                hint='write Ask("Really delete it?")',
+            )
 
 
 class ToolContext(CallbackContext[DepsT]):

@@ -26,6 +26,8 @@ class AnswerShape:
     model_role: ClassVar[str] = "assistant"
     list_field: ClassVar[str] = "content"
     usage_field: ClassVar[str] = "usage"
+    end_types: ClassVar[tuple[str, ...]] = ()
+    """The types of the events that end a stream, where it does not just end or say `[DONE]`."""
 
     # Answers.
 
@@ -112,6 +114,10 @@ class AnswerShape:
 
     dialect: Dialect
 
+    def is_end(self, event: Json) -> bool:
+        """Whether an event is the last one of an answer."""
+        return isinstance(event, dict) and event.get("type") in self.end_types
+
     def edit_event(self, event: JsonObject, weave: "AnswerWeave") -> list[JsonObject]:
         """The events that go on for one that came; what ends the answer waits in `weave`."""
         raise NotImplementedError
@@ -168,6 +174,8 @@ def _is_count(value: Json) -> bool:
 
 class AnthropicShape(AnswerShape):
     """Blocks of content, each with its index in a stream."""
+
+    end_types: ClassVar[tuple[str, ...]] = ("message_stop",)
 
     def edit_event(self, event: JsonObject, weave: "AnswerWeave") -> list[JsonObject]:
         """Blocks are counted through all answers; only the first begins the message."""
@@ -348,6 +356,10 @@ def _first(value: Json) -> Json:
 class ResponsesShape(AnswerShape):
     """Items, of which each is an element of the conversation."""
 
+    end_types: ClassVar[tuple[str, ...]] = (
+        *("response.completed", "response.incomplete", "response.failed", "response.cancelled"),
+    )
+
     def turns_of(self, body: JsonObject) -> list[JsonObject]:
         """The items, without thoughts that are not sealed where the provider kept none."""
         lost = body.get("store") is False
@@ -408,7 +420,7 @@ class ResponsesShape(AnswerShape):
             weave.number = number
         if kind in _BEGINNINGS and weave.leg:
             return []
-        if kind in _ENDINGS:
+        if kind in self.end_types:
             weave.closing.append(event)
             return []
         if isinstance(index, int):
@@ -451,7 +463,6 @@ class ResponsesShape(AnswerShape):
 
 
 _BEGINNINGS = ("response.created", "response.in_progress", "response.queued")
-_ENDINGS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _DELTAS = (
     "response.output_text.delta",
     "response.refusal.delta",

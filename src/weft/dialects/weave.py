@@ -93,6 +93,8 @@ class AnswerWeave:
         self._pending = b""
         self.is_readable = True
         """Whether each event was understood, so that the whole answer is known."""
+        self.is_over = False
+        """Whether the event came that ends the answer."""
         self._stream = form.stream()
 
     @property
@@ -127,7 +129,7 @@ class AnswerWeave:
             return block
         if data.strip() == DONE.encode():
             self._stream.note_end()
-            self._done = True
+            self._done = self.is_over = True
             return b"" if self._active else block
         try:
             event: Json = msgspec.json.decode(data)
@@ -142,6 +144,7 @@ class AnswerWeave:
             self._stream.feed(name, event)
         except Exception:  # an error that the stream tells, or what nobody knows: it goes on
             self.is_readable = False
+        self.is_over = self.is_over or self.form.is_end(event)
         if not self._active and not (self._name and self._mark in block):
             return block
         edited = self.form.edit_event(event, self)
@@ -165,12 +168,16 @@ class AnswerWeave:
         """The bytes that are still to go on, and the whole answer; None where it was cut off."""
         rest, self._pending = self._pending, b""
         rest = self._take(rest) if rest.strip() else rest
+        return rest, self.read_answer()
+
+    def read_answer(self) -> JsonObject | None:
+        """The whole answer; None where it is cut off, or not understood."""
         if not self.is_readable:
-            return rest, None
+            return None
         try:
-            return rest, self._stream.body()
+            return self._stream.body()
         except ModelError:
-            return rest, None
+            return None
 
     def begin_leg(self, body: JsonObject) -> None:
         """Go on with another answer after this one."""
@@ -183,7 +190,7 @@ class AnswerWeave:
             self.identity = {key: body[key] for key in ("id", "created") if key in body}
         self.leg += 1
         self._active = True
-        self.hidden, self.closing, self._pending = set(), [], b""
+        self.hidden, self.closing, self._pending, self.is_over = set(), [], b"", False
         self._stream = self.form.stream()
 
     def close(self, body: JsonObject | None) -> bytes:

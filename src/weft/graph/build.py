@@ -15,6 +15,7 @@ from weft.checker.agents import (
 )
 from weft.checker.check import check, walk_program
 from weft.checker.functions import keys_of
+from weft.checker.rules.trust import is_source
 from weft.checker.world import Read, Site, WalkRecord, Writer
 from weft.compiler.report import clip, preview
 from weft.declare import Agent, Node
@@ -103,6 +104,7 @@ class _Builder(Visitor[Member]):
         self.sites: dict[str, tuple[Site, ...]] = {}
         self._count = 0
         self._uses = Counter[int]()
+        self._has_sinks = any(one.is_sink for agent in record.survey.agents for one in agent.tools)
         self._count_uses(record.survey.root)
         self._drawn = Counter[int]()
         self._sites_of: dict[int, list[Site]] = {}
@@ -112,9 +114,8 @@ class _Builder(Visitor[Member]):
     def visit_agent(self, node: Agent) -> Member:
         writes = [(key, writer.origin) for key, writer, _ in writes_of(node)]
         asked = tuple(f"asks {source.name} for tools" for source in node.tool_sources)
-        box = _BoxContent(
-            "agent", node.name, asked + _opaque(bool(why_writes_unknown(node))), writes
-        )
+        notes = asked + self._trust_notes(node) + _opaque(bool(why_writes_unknown(node)))
+        box = _BoxContent("agent", node.name, notes, writes)
         below = _team(node)
         if not below:
             return self._vertex(node, box)
@@ -123,6 +124,13 @@ class _Builder(Visitor[Member]):
         members = tuple(self.visit(member) for member, _ in below)
         labels = tuple(label for _, label in below)
         return Group(group, "team", f"team of {node.name}", head, members, labels)
+
+    def _trust_notes(self, agent: Agent) -> tuple[str, ...]:
+        """Where untrusted text comes in, and what it must not decide; only if something is so."""
+        sources = [tool.name for tool in agent.tools if is_source(tool)] if self._has_sinks else []
+        sinks = [tool.name for tool in agent.tools if tool.is_sink]
+        notes = (("reads untrusted", sources), ("guards", sinks))
+        return tuple(f"{words} {', '.join(names)}" for words, names in notes if names)
 
     def visit_custom_agent(self, node: declare.CustomAgent) -> Member:
         notes: tuple[str, ...] = ("code decides what runs",) if node.children else ()

@@ -222,6 +222,8 @@ class Inspection:
         """Parts of requests that the recording does not hold, so nobody here can count them."""
         self.recorded: RecordedCalls | None = None
         """The calls as they were, where this is another program's recording."""
+        self.bill: Receipt | None = None
+        """The receipt of who sent the requests, where that is not who recorded them."""
 
     @classmethod
     def of_recording(
@@ -500,6 +502,8 @@ class Inspection:
 
     def receipt(self) -> Receipt:
         """What each call was expected to cost, what was billed, and why the two differ."""
+        if self.bill is not None:
+            return self.bill
         notice = self.notice
         if self.unrecorded and not notice:
             words = " and ".join(self.unrecorded)

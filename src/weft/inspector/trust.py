@@ -21,7 +21,7 @@ from weft.declare.visit import every_node
 from weft.inspector.inspection import Inspection
 from weft.inspector.words import MaskedTexts
 from weft.session import Event
-from weft.session.flow import flow_of
+from weft.session.flow import TRUSTED, TrustLabel, flow_in, flow_of
 from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject, compact
@@ -113,21 +113,35 @@ def trace_calls(events: Sequence[Event]) -> list[TracedCall]:
         for result in event.results:
             results[result.id or ""] = result.response or {}
     return [
-        _trace(event, call, questions, results)
-        for event in events
+        _trace(event, label, call, questions, results)
+        for event, label in zip(events, _labels_of(events), strict=True)
         for call in event.calls
-        if call.name != CONFIRMATION and (flow_of(event).base.taint or questions.get(call.id or ""))
+        if call.name != CONFIRMATION and (label.taint or questions.get(call.id or ""))
     ]
+
+
+def _labels_of(events: Sequence[Event]) -> Iterator[TrustLabel]:
+    """The label of each event; where nobody kept any, of all that was said before it.
+
+    An agent of another program, such as one that a proxy listens to, was sent that.
+    """
+    is_foreign = all(flow_in(event.custom_metadata) is None for event in events)
+    before = TRUSTED
+    for event in events:
+        note = flow_of(event)
+        yield before | note.base if is_foreign and event.author != "user" else note.base
+        before |= note.label
 
 
 def _trace(
     event: Event,
+    label: TrustLabel,
     call: FunctionCall,
     questions: dict[str, JsonObject],
     results: dict[str, JsonObject],
 ) -> TracedCall:
     call_id, asked = call.id or "", questions.get(call.id or "", {})
-    sources = (*flow_of(event).base.taint, *_texts(asked, "sources"))
+    sources = (*label.taint, *_texts(asked, "sources"))
     error = results.get(call_id, {}).get("error")
     refused = isinstance(error, str) and error.startswith(("refused: ", "the user refused"))
     outcome: CallOutcome = "refused" if refused else "made"

@@ -256,7 +256,7 @@ class ItemsLabel(msgspec.Struct, frozen=True):
         """The same with these blocks."""
         label, names = self.label, self.names
         for block in blocks:
-            if block.label is not label:
+            if block.label is not label and block.label is not TRUSTED:
                 label |= block.label
             if block.origin.kind != "event":
                 names |= {*_sources_of(block)} - names

@@ -117,7 +117,7 @@ def make_agent(*, latency: float, journal: str | None = None) -> Agent:
     async def book(what: str, ctx: ToolContext) -> str:
         """Leave one row for the turn."""
         notes.note("booked", ctx.invocation_id)
-        row = (ctx.session.id, ctx.invocation_id, ctx.call_id)
+        row = (ctx.session_id, ctx.invocation_id, ctx.call_id)
         connection = ctx.connection
         if connection is None:
             _IN_MEMORY.append(row)

@@ -8,7 +8,9 @@ stands in the notes once, with the step that brought it first.
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Literal, NamedTuple
 
+from weft.digest.acts import find_action
 from weft.digest.alike import trouble_in
 from weft.digest.asked import window_of
 from weft.digest.names import SHORTEST, short_values_in, telling_names
@@ -60,18 +62,63 @@ _REASONS = frozenset(
 _PATH = re.compile(r"(?<![\w.:/\\@-])(?:[A-Za-z]:)?[\\/]?(?:[\w.@+-]+[\\/]){2,}[\w.@+-]+")
 
 
+class ResultNames(NamedTuple):
+    """What a result tells: names, short values, and how many letters its names may take."""
+
+    room: float
+    names: Sequence[str]
+    values: Sequence[str]
+
+
+class StepSummary(NamedTuple):
+    """What a note may say of a step, whatever else is in the note: worked out once for a step."""
+
+    line: str
+    line_names: Sequence[str]
+    results: Sequence[ResultNames]
+
+
+StepRole = Literal["action", "result", ""]
+"""What an item is to its neighbour: an action said in words, or what answers one."""
+
+
+def summarize_step(item: Item, agent: str, role: StepRole = "") -> StepSummary:
+    """What a note for an agent may say of an item."""
+    if role == "result":
+        line = f"#{item.position} result"
+    elif role == "action":
+        line = f"#{item.position} {clip(first_line(_action_of(item)), _CALL)}"
+    else:
+        line = _line_of(item, agent)
+    return StepSummary(line, telling_names(line), [*map(_read_names, result_texts(item))])
+
+
+@lru_cache(1_024)  # other policies read the same results
+def _read_names(text: str) -> ResultNames:
+    # the numbers at the lines of a window would be nothing but a count
+    values = short_values_in(text) if window_of(text) is None else []
+    names = [*filter(None, map(_worth_telling, telling_names(text)))]
+    return ResultNames(len(text) * _SHARE, names, values[:_VALUES])
+
+
 def write_note(
-    items: Sequence[Item], known: Container[str], agent: str, *, first: bool
+    steps: Iterable[StepSummary], known: Container[str], *, first: bool
 ) -> tuple[str, set[str]]:
-    """The note for an agent on some items, and the names in it; `known` are not said again."""
+    """The note on some steps, and the names in it; `known` are not said again."""
     lines = [HEADING if first else MORE]
     note_names: set[str] = set()
-    for item in items:
-        line = _line_of(item, agent)
-        note_names.update(telling_names(line))
-        names = [*_names_of(item, known, note_names)]
-        lines.append(f"{line} -> {' '.join(names)}" if names else line)
+    for step in steps:
+        note_names.update(step.line_names)
+        names = [*_new_names(step, known, note_names)]
+        lines.append(f"{step.line} -> {' '.join(names)}" if names else step.line)
     return "\n".join(lines), note_names
+
+
+def _action_of(item: Item) -> str:
+    """The action in an agent's words."""
+    return next(
+        (find_action(b.text) for b in reversed(item.blocks) if isinstance(b, TextBlock)), ""
+    )
 
 
 def merge_notes(notes: Sequence[str], *, letters: int) -> str:
@@ -167,11 +214,11 @@ def _error_text(response: dict[str, Json]) -> str:
     return error if isinstance(error, str) else compact(error)
 
 
-def _names_of(item: Item, known: Container[str], note_names: set[str]) -> Iterator[str]:
-    """The names and short values in the results of an item that no note has yet, within a share."""
-    for text in result_texts(item):
-        room = len(text) * _SHARE
-        for name in _names_in(text):
+def _new_names(step: StepSummary, known: Container[str], note_names: set[str]) -> Iterator[str]:
+    """The names and short values in the results of a step that no note has yet, within a share."""
+    for result in step.results:
+        room = result.room
+        for name in result.names:
             if name in known or name in note_names:
                 continue
             room -= len(name) + 1
@@ -179,26 +226,13 @@ def _names_of(item: Item, known: Container[str], note_names: set[str]) -> Iterat
                 break
             note_names.add(name)
             yield name
-        for value in _values_in(text) if room > 0 else ():
+        for value in result.values if room > 0 else ():
             if value not in known and value not in note_names:
                 note_names.add(value)
                 yield value
 
 
 # A step stands in several notes before one of them is taken, so what it tells is remembered.
-
-
-@lru_cache(1_024)
-def _names_in(text: str) -> tuple[str, ...]:
-    """The names in a text that are worth telling."""
-    return tuple(filter(None, map(_worth_telling, telling_names(text))))
-
-
-@lru_cache(1_024)
-def _values_in(text: str) -> tuple[str, ...]:
-    """The first short values in a text."""
-    # the numbers at the lines of a window would be nothing but a count
-    return tuple(short_values_in(text)[:_VALUES]) if window_of(text) is None else ()
 
 
 def _worth_telling(name: str) -> str:

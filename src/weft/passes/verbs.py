@@ -185,7 +185,6 @@ _SELECTS = Nature("drops", "item", spares=True)
 _SHOWS = Nature("shows", "item")
 _REDUCES = Nature("rewrites", "item", spares=True)
 _PROTECTS = Nature("rewrites", "fold")
-_HIDES = Nature("rewrites", "whole")  # what is sent is searched for all that was hidden
 _ASKS = Nature("reports", "whole")
 
 VERBS: Mapping[
@@ -222,7 +221,7 @@ VERBS: Mapping[
     Label: Verb(_PROTECTS, "labels", request="withhold_labelled"),
     Redact: Verb(_PROTECTS, "redact", request="redact_values"),
     Fence: Verb(_PROTECTS, "fences", request="fence_untrusted"),
-    Hide: Verb(_HIDES, "hide", request="hide_untrusted"),
+    Hide: Verb(_PROTECTS, "hide", request="hide_untrusted"),
     Validate: Verb(_ASKS, "validate", request="validate_context"),
     # what is written into state
     Extract: Verb(_ASKS, "summaries", request="want_writings"),

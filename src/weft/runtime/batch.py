@@ -26,7 +26,7 @@ from weft.session.flow import (
     FieldTrust,
     FlowNote,
     TrustLabel,
-    flow_of,
+    base_of,
     note_of,
     spell_result,
     unite_fields,
@@ -57,7 +57,8 @@ class Batch(msgspec.Struct, frozen=True):
             return None
         if len(self.outcomes) == 1 and event.custom_metadata is None and not invocation.labels:
             only = self.outcomes[0]
-            metadata = spell_result(self.label | only.label, only.call.name or "", only.fields)
+            label = self.label if only.label is TRUSTED else self.label | only.label
+            metadata = spell_result(label, only.call.name or "", only.fields)
             return msgspec.structs.replace(event, custom_metadata=metadata)
         return add_note(event, self._note(invocation))
 
@@ -184,7 +185,7 @@ async def run_calls(
     """
     reply = event if event is not None else progress.reply
     raw, withheld, cut = _malformed_arguments(reply), withheld_in(reply), _cut_call(reply)
-    label = flow_of(reply).base if reply is not None else TRUSTED
+    label = base_of(reply) if reply is not None else TRUSTED
     running: list[ToolCall] = []
     transferred = False
     for call in progress.open.values():
@@ -478,7 +479,7 @@ async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], 
     for place, progress in places:
         # a call that waits for an answer from outside stays open: the answer may still come
         calls = [call for id, call in progress.open.items() if id not in progress.pending]
-        label = flow_of(progress.reply).base if progress.reply is not None else TRUSTED
+        label = base_of(progress.reply) if progress.reply is not None else TRUSTED
         settled = tuple(_settled_outcome(progress, call, words) for call in calls)
         batch = Batch(settled, label=label)
         event = batch.event(invocation, progress.agent or "", place)

@@ -48,7 +48,7 @@ class RunFlow:
 
     def of_names(self, names: Iterable[str]) -> TrustLabel:
         """The label of what was made from keys, artifacts (`artifact:NAME`), or the `session`."""
-        listed = [*names]
+        listed = names if isinstance(names, tuple) else (*names,)
         if not listed:
             return TRUSTED
         events = self._log.session.events
@@ -103,9 +103,8 @@ class RunFlow:
 
     def as_stored(self, event: Event) -> Event:
         """The event with the label of the branch it was made in; its `temp:` keys are kept here."""
-        label = self.label_around(path_of(event))
-        if label is not TRUSTED:
-            event = add_label(event, label)
+        if self._control:  # few runs decide on untrusted text
+            event = add_label(event, self.label_around(path_of(event)))
         for key in event.actions.state_delta:
             if key.startswith("temp:"):
                 note = flow_in(event.custom_metadata)
@@ -169,12 +168,43 @@ def _members(schema: Json) -> Iterator[str]:
             yield from _members(each)
 
 
+def free_names(value: Json, schema: Json) -> Iterator[str]:
+    """The names in a value that its schema does not fix: who wrote the value chose them."""
+    waiting, fixed = [value], frozenset(_property_names(schema))
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield from (name for name in one if name not in fixed)
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+
+
+def _property_names(schema: Json) -> Iterator[str]:
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+        yield from properties if isinstance(properties, dict) else ()
+        for each in schema.values():
+            yield from _property_names(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _property_names(each)
+
+
+def has_free_names(agent: Agent, value: Json) -> bool:
+    """Whether an agent chose names in its answer, in which an order could stand."""
+    schema = of_type(agent.output_schema, where=f"{agent.name}.output_schema")
+    return any(True for _ in free_names(value, schema))
+
+
 def endorse_answer(
     reply: Event, agent: Agent, delta: JsonObject, value: Json, keys: Mapping[str, TrustLabel]
 ) -> Event:
     """The answer of an agent without tools: of fields that are values only values are left."""
     note = flow_in(reply.custom_metadata) or NO_FLOW
     label, members = note.base, members_of(agent)
+    if has_free_names(agent, value):
+        return add_label(reply, TRUSTED, keys)
     labels = dict(keys)
     for key, written in delta.items():
         for name, inner in (written if isinstance(written, dict) else {}).items():

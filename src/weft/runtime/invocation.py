@@ -241,7 +241,7 @@ class Invocation:
 
     async def _store_all(self, events: Sequence[Event]) -> list[Event]:
         """Store the events, and note what they change; gives them back as they were stored."""
-        stored = [self.flow.as_stored(event) for event in events]
+        stored = [*map(self.flow.as_stored, events)]
         for index, event in enumerate(stored):
             if event.actions.state_delta:
                 stored[index] = self.forks.as_stored(event)

@@ -482,10 +482,12 @@ class ModelCall:
         made_of, flow = sources_of(self._prompt), self._invocation.flow
         label = made_of.label
         if made_of.names or self._compiled.observed or self._reads:
-            label |= flow.of_names({*made_of.names, *self._compiled.observed, *self._reads})
+            names = flow.of_names({*made_of.names, *self._compiled.observed, *self._reads})
+            label = label if names is TRUSTED else label | names
         if self.context is not None:
             label |= flow.of_context(self.context)
-        label |= self._secrets(made_of.names)
+        if self._plan.agent.cleared:
+            label |= self._secrets(made_of.names)
         hosted = [one.name for one in self._plan.agent.tools if one.hosted is not None]
         if hosted and _looked_up(response):
             label |= TrustLabel(tuple(sorted(f"{name}.result" for name in hosted)))
@@ -494,8 +496,6 @@ class ModelCall:
     def _secrets(self, names: frozenset[str]) -> TrustLabel:
         """The secrets among the keys and artifacts that a request shows who is cleared for them."""
         cleared = self._plan.agent.cleared
-        if not cleared:
-            return TRUSTED
         visible_items = [
             one.name
             for one in self._invocation.labels

@@ -13,9 +13,11 @@ import msgspec
 from weft.compiler.plan import Plan
 from weft.declare import Tool
 from weft.diagnostics import Diagnostic, Origin, report
+from weft.runtime.flow import free_names
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import cleared_of
 from weft.runtime.place import Place
+from weft.runtime.planned import find_step
 from weft.session import Event
 from weft.session.flow import (
     OWN_RESULTS,
@@ -23,6 +25,7 @@ from weft.session.flow import (
     Leaf,
     TrustLabel,
     flow_of,
+    is_field_name,
     read_leaves,
     trust_in,
 )
@@ -52,8 +55,9 @@ class Doubt(msgspec.Struct, frozen=True):
     @property
     def paths(self) -> list[str]:
         """The ways of the text: `read_file -> bot -> send_money.recipient`."""
+        read = _and(map(_tool_of, self.label.taint))
         ways = [
-            f"{_tool_of(source) or 'somebody'} -> {self.agent} -> {self.tool}.{name}"
+            f"{_tool_of(source) or read or 'somebody'} -> {self.agent} -> {self.tool}.{name}"
             for name, source in self.arguments.items()
         ]
         if not ways:
@@ -126,10 +130,12 @@ def find_doubt(
     args: JsonObject,
     label: TrustLabel,
     opened: Mapping[str, tuple[ArgumentSource, ...]],
+    call_id: str = "",
 ) -> Doubt | None:
     """Why a call of a sink needs a yes; None where it may be made.
 
-    `label` is that of the reply, `opened` says which arguments hold texts that were hidden.
+    `label` is that of the reply, `opened` says which arguments hold texts that were hidden. A plan
+    that the agent committed to before it read anything untrusted vouches for the call.
     """
     if not tool.is_sink:
         return None
@@ -146,13 +152,18 @@ def find_doubt(
         if name in opened or label.is_trusted:
             continue  # whole values of named fields; or a reply of trusted text alone
         vouchers = vouchers or Vouchers.of(invocation, place, plan)
-        for text in _texts_of(value):
+        for text in texts_of_argument(value, tool):
             if vouchers.vouch(text, sources, is_tainted=bool(label.taint)):
                 continue
             unvouched[name] = vouchers.find_source(text)
             break
     if not unvouched and not label.taint and not secrets:
         return None
+    step = find_step(invocation.log.view(place.scope).events, tool.name, args, call_id)
+    if step is not None and not secrets:
+        unvouched = {name: source for name, source in unvouched.items() if name in step.leaves_open}
+        if not unvouched:
+            return None
     return Doubt(tool.name, plan.agent.name, unvouched, label, secrets)
 
 
@@ -165,6 +176,12 @@ def _texts_of(value: Json) -> Iterator[str]:
                 yield one
         elif one is not None and not isinstance(one, bool):
             yield str(int(one)) if isinstance(one, float) and one.is_integer() else str(one)
+
+
+def texts_of_argument(value: Json, tool: Tool) -> Iterator[str]:
+    """The values in an argument; names that its schema does not fix are chosen as values are."""
+    yield from _texts_of(value)
+    yield from (name for name in free_names(value, tool.parameters) if is_field_name(name))
 
 
 class Vouchers(msgspec.Struct, frozen=True):
@@ -233,7 +250,10 @@ class Vouchers(msgspec.Struct, frozen=True):
 
 _BEFORE = frozenset("\"'([{<,;:=`*\u201c\u2018\u00ab")
 
-_AFTER = frozenset("\"')]}>,;:!?`*\u201d\u2019\u00bb")
+_AFTER = frozenset("\"')]}>,;:!?`*\u201d\u2019\u00bb$\u20ac\u00a3\u00a5")
+
+_SIGNS = frozenset("#@$\u20ac\u00a3\u00a5")
+"""What people write before a name or an amount: #general, @bob, $20."""
 
 
 def stands_in(word: str, text: str) -> bool:
@@ -248,6 +268,8 @@ def stands_in(word: str, text: str) -> bool:
 
 
 def _opens(text: str, start: int) -> bool:
+    if start and text[start - 1] in _SIGNS:
+        start -= 1
     return start == 0 or text[start - 1].isspace() or text[start - 1] in _BEFORE
 
 

@@ -19,11 +19,11 @@ import msgspec
 from weft.compiler.plan import Plan
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Node, Tool
-from weft.declare.context import ToolContext
+from weft.declare.context import Ask, ToolContext
 from weft.diagnostics import Diagnostic
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.misuse import find_near
-from weft.runtime.flow import may_endorse, members_of
+from weft.runtime.flow import has_free_names, may_endorse, members_of
 from weft.runtime.handles import Opening, UnknownHandle, hides_text
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labels_in, refusal, restored_arguments
@@ -53,7 +53,16 @@ from weft.runtime.tracing import RunTrace
 from weft.session import Actions, Event
 from weft.session.branches import branches_of
 from weft.session.event import EMPTY_ACTIONS, apply_delta, without_temp
-from weft.session.flow import TRUSTED, FieldTrust, TrustLabel, describe_fields, join_labels
+from weft.session.flow import (
+    NO_FIELDS,
+    TRUSTED,
+    FieldTrust,
+    TrustLabel,
+    describe_fields,
+    is_field_name,
+    join_labels,
+    unite_fields,
+)
 from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, canonical, compact, digest
@@ -66,6 +75,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft")
 
 _ANSWERS: tuple[type[object], ...] = (dict,)
+
+_BEFORE_ANSWERS: tuple[type[object], ...] = (dict, Ask)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -117,9 +128,9 @@ class ToolCall:
     """A call on its way to its outcome."""
 
     __slots__ = (
-        "_bindings", "_carried", "_edited", "_finish", "_invocation", "_malformed", "_opened",
-        "_place", "_plan", "_progress", "_restored", "_steps", "begun", "call", "label", "outcome",
-        "result", "written",
+        "_bindings", "_carried", "_edited", "_finish", "_invocation", "_is_allowed", "_malformed",
+        "_opened", "_place", "_plan", "_progress", "_restored", "_steps", "begun", "call", "label",
+        "outcome", "result", "written",
     )  # fmt: skip
 
     def __init__(
@@ -149,6 +160,8 @@ class ToolCall:
         """By argument: where the texts came from that handles in it stand for."""
         self._edited: JsonObject | None = None
         """The arguments that the user approved in place of the model's."""
+        self._is_allowed = False
+        """Whether the user said yes to this call."""
         self.call = call
         self.label = TRUSTED
         """The label of the reply that made it, and of what its handles stand for."""
@@ -251,21 +264,9 @@ class ToolCall:
                 return Outcome(call, refused)
         doubt: Doubt | None = None
         if bound.tool.is_sink and edited is None:  # arguments of the user's are the user's
-            doubt = find_doubt(
-                self._invocation,
-                self._place,
-                self._plan,
-                bound.tool,
-                args,
-                self.label,
-                self._opened,
-            )
-            how = self._invocation.config.on_untrusted
-            if doubt is not None and how != "ask":
-                self._tell(doubt.diagnostic("refused" if how == "refuse" else "made"))
-                if how == "refuse":
-                    return Outcome(call, {"error": doubt.refusal()}, is_own=True)
-                doubt = None
+            doubt = self._find_doubt(bound.tool, args, self.label)
+            if doubt is not None and self._invocation.config.on_untrusted == "refuse":
+                return Outcome(call, {"error": doubt.refusal()}, is_own=True)
         context: ToolContext | None = None
         if bound.takes_context or self._bindings.watches_tools or doubt is not None:
             context = self._context()
@@ -273,6 +274,7 @@ class ToolCall:
             asked = await self._confirmation(bound.tool, args, context, doubt)
             if asked is not None:
                 return asked
+            self._is_allowed = (call.id or "") in self._progress.confirmed
         # a crash may have hidden whether the call was made
         if self._progress.started:
             undecided = await self._after_crash(bound, args)
@@ -288,6 +290,37 @@ class ToolCall:
             return Outcome(call, {"error": _error_words(ending.cause)}, raised=ending.cause)
         except Exception as error:  # what a callback raised stops the run, once it is in the log
             return Outcome(call, {"error": _error_words(error)}, raised=error)
+
+    def _find_doubt(self, tool: Tool, args: JsonObject, label: TrustLabel) -> Doubt | None:
+        """Why the call is asked about or refused; where the run only takes notes, it is noted."""
+        doubt = find_doubt(
+            self._invocation,
+            self._place,
+            self._plan,
+            tool,
+            args,
+            label,
+            self._opened,
+            self.call.id or "",
+        )
+        how = self._invocation.config.on_untrusted
+        if doubt is not None and how != "ask":
+            self._tell(doubt.diagnostic("refused" if how == "refuse" else "made"))
+        return doubt if how != "note" else None
+
+    async def _check_again(
+        self, tool: Tool, args: JsonObject, before: bytes, context: ToolContext, ask: Ask | None
+    ) -> Outcome | None:
+        """The question that `before_tool` wants asked, or that its new arguments raise."""
+        doubt: Doubt | None = None
+        if tool.is_sink and self._edited is None and canonical(args) != before:
+            label = self.label | self._invocation.flow.of_context(context)
+            doubt = self._find_doubt(tool, args, label)
+            if doubt is not None and self._invocation.config.on_untrusted == "refuse":
+                return Outcome(self.call, {"error": doubt.refusal()}, is_own=True)
+        if doubt is None and (ask is None or self._is_allowed):
+            return None
+        return await self._confirmation(tool, args, context, doubt, ask)
 
     @property
     def opened_label(self) -> TrustLabel:
@@ -305,7 +338,7 @@ class ToolCall:
         """The arguments with redacted values put back, if the policy says so; not for an agent."""
         args = dict(self.call.args or {})
         policy = self._plan.policy
-        if hides_text(policy):
+        if policy.protections and hides_text(policy):
             opening = Opening(self._invocation, self._place)
             args, self._opened = opening.open_arguments(args)
         # an agent gets the placeholders: its own requests are redacted too
@@ -355,8 +388,14 @@ class ToolCall:
         waits = False
         answer: object = None
         watched = self._bindings.watches_tools
-        if watched and callbacks.before_tool:
-            answer = await callbacks.before_tool.first(_ANSWERS, context, tool, args)
+        if watched and callbacks.before_tool and context is not None:
+            before = canonical(args)
+            answer = await callbacks.before_tool.first(_BEFORE_ANSWERS, context, tool, args)
+            if answer is None or isinstance(answer, Ask):
+                halted = await self._check_again(tool, args, before, context, answer)
+                if halted is not None:
+                    return halted
+                answer = None
             response = _answer_as_json(answer, "before_tool") if answer is not None else None
         if response is None:
             try:
@@ -369,12 +408,12 @@ class ToolCall:
             except (Suspended, Interrupted, StoreError, EndsRun):
                 raise
             except Exception as error:
-                answer = None
+                mended: object = None
                 if callbacks.on_tool_error:
                     chain = callbacks.on_tool_error
-                    answer = await chain.first(_ANSWERS, context, tool, args, error)
-                if answer is not None:
-                    response = _answer_as_json(answer, "on_tool_error")
+                    mended = await chain.first(_ANSWERS, context, tool, args, error)
+                if mended is not None:  # it has read the error: the tool's words may be in it
+                    response = _answer_as_json(mended, "on_tool_error")
                 else:
                     response = {"error": _error_words(error)}
                     raised = error if self._bindings.raises else None
@@ -392,27 +431,34 @@ class ToolCall:
             if smaller.artifacts:
                 delta = {**actions.artifact_delta, **smaller.artifacts}
                 actions = msgspec.structs.replace(actions, artifact_delta=delta)
-        label, fields = self._judge(tool, context, response if answer is None else None)
+        label, fields = self._judge(
+            tool, context, response if answer is None else None, parts, actions
+        )
         return Outcome(
             self.call, response, actions, parts, waits=waits, raised=raised, label=label,
             fields=fields,
         )  # fmt: skip
 
     def _judge(
-        self, tool: Tool, context: ToolContext | None, response: JsonObject | None
+        self,
+        tool: Tool,
+        context: ToolContext | None,
+        response: JsonObject | None,
+        parts: tuple[Part, ...],
+        actions: Actions,
     ) -> tuple[TrustLabel, FieldTrust]:
         """The label of what a tool read, and whose text its result holds.
 
         `response` is None where a callback of the author's answered for the tool.
         """
-        label = self._invocation.flow.of_context(context)
+        label = TRUSTED if context is None else self._invocation.flow.of_context(context)
         if response is None:
-            return label, FieldTrust()
+            return label, NO_FIELDS
         if isinstance(tool.agent, Agent | Flow):
             return judge_agent(self._invocation, tool.agent, self.call, response, label)
         if self._steps is not None:
             return label | self._steps.label, FieldTrust()
-        return label, describe_fields(response, tool.trust)
+        return label, describe_outcome(tool, response, parts, actions)
 
     async def _execute(
         self,
@@ -487,10 +533,12 @@ class ToolCall:
                 waits=bound.tool.long_running,
                 restored=self._restored,
                 label=self._invocation.flow.of_context(context),
-                fields=describe_fields(returned.response, bound.tool.trust)
-                if returned is not None
-                else FieldTrust(),
             )
+            if returned is not None:
+                fields = describe_outcome(
+                    bound.tool, returned.response, outcome.parts, outcome.actions
+                )
+                outcome = msgspec.structs.replace(outcome, fields=fields)
             result = self._final_event(outcome)
             if result is None:
                 outcomes = {self.call.id or "": _record(outcome)}
@@ -522,7 +570,12 @@ class ToolCall:
         return Returned({**returned.response, "note": note}, returned.parts)
 
     async def _confirmation(
-        self, tool: Tool, args: JsonObject, context: ToolContext, doubt: Doubt | None
+        self,
+        tool: Tool,
+        args: JsonObject,
+        context: ToolContext,
+        doubt: Doubt | None,
+        ask: Ask | None = None,
     ) -> Outcome | None:
         """The question to the user, or an error if they refused; None once the call may run."""
         call = self.call
@@ -535,13 +588,16 @@ class ToolCall:
             if self._progress.is_expired(call.id or ""):
                 return Outcome(call, {"error": "nobody allowed this call in time; it was not made"})
             must_ask, why = await _must_ask(tool, args, context)
-            if not must_ask and doubt is None:
+            if not must_ask and doubt is None and ask is None:
                 return None
             payload: JsonObject = {"fingerprint": fingerprint}
             hint = f"May {call.name} be called with {compact(call.args or {})}?{why}"
             if doubt is not None:
                 self._tell(doubt.diagnostic("asked about"))
                 hint = doubt.question(args) + why
+            if ask is not None:
+                hint = f"{hint} {ask.question}"
+            if doubt is not None:
                 payload["untrusted"] = {
                     "arguments": [*doubt.arguments], "sources": [*doubt.sources],
                     "paths": [*doubt.paths],
@@ -589,7 +645,7 @@ class ToolCall:
             result = await await_value(tool.probe(call_id, args))
             if result is not None:
                 returned = to_returned(result)
-                fields = describe_fields(returned.response, tool.trust)
+                fields = describe_outcome(tool, returned.response, returned.parts)
                 return Outcome(call, returned.response, parts=returned.parts, fields=fields)
         return None
 
@@ -824,6 +880,22 @@ async def run_agent_tool(
     return Returned({"result": answer_text})
 
 
+def describe_outcome(
+    tool: Tool, response: JsonObject, parts: tuple[Part, ...] = (), actions: Actions = EMPTY_ACTIONS
+) -> FieldTrust:
+    """Whose text is in all that a tool gave: its result, its media, what it wrote elsewhere."""
+    fields = describe_fields(response, tool.trust)
+    written = actions.state_delta
+    if tool.trust == "trusted" or not (parts or written or actions.artifact_delta):  # as most do
+        return fields
+    for key, value in written.items():
+        name = key.rpartition(":")[2]
+        inside: JsonObject = {name if is_field_name(name) else "state": value}
+        fields = unite_fields(fields, describe_fields(inside, tool.trust))
+    files = [name for name, some in (("media", parts), ("file", actions.artifact_delta)) if some]
+    return unite_fields(fields, FieldTrust(tuple(files))) if files else fields
+
+
 def judge_agent(
     invocation: Invocation, node: Node, call: FunctionCall, response: JsonObject, label: TrustLabel
 ) -> tuple[TrustLabel, FieldTrust]:
@@ -832,7 +904,8 @@ def judge_agent(
     An agent without tools that answers in a schema can pass on values, and no orders in them.
     """
     label |= join_labels(event.label for event in _answers(invocation, call.id or ""))
-    if isinstance(node, Agent) and may_endorse(node):
+    value = response["result"] if [*response] == ["result"] else response
+    if isinstance(node, Agent) and may_endorse(node) and not has_free_names(node, value):
         return label.as_typed(), describe_fields(response, "untrusted", members_of(node))
     return label, FieldTrust()
 

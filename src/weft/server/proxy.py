@@ -291,7 +291,7 @@ class Exchanges:
         try:
             await self._ask(relay, asking, prepared)
         finally:
-            await loop.run_in_executor(self.thread, self._finish, prepared)
+            await self._finish(prepared)
 
     def _prepare(
         self, came: bytes, target: ProxyTarget, headers: Mapping[bytes, bytes]
@@ -384,8 +384,12 @@ class Exchanges:
         changes = prepared.recalls or bool(prepared.known)
         if reply.status_code >= 400 or not changes:
             observer = AnswerReader(prepared.form, reply)
-            await relay.pass_reply(reply, observer.feed)
-            call.answer = observer.body()
+
+            async def finish() -> None:
+                call.answer = observer.body()
+                await self._finish(prepared)
+
+            await relay.pass_reply(reply, observer, finish)
             return
         if "event-stream" in reply.headers.get("content-type", ""):
             await self._weave(relay, asking, prepared, reply)
@@ -410,6 +414,9 @@ class Exchanges:
             async with aclosing(reply_pieces(reply)) as pieces:
                 async for piece in pieces:
                     out = weave.feed(piece)
+                    if weave.is_over and not weave.is_changed:
+                        prepared.call.answer = weave.read_answer()
+                        await self._finish(prepared)
                     if out:
                         await relay.send_piece(out)
             await reply.aclose()
@@ -431,10 +438,10 @@ class Exchanges:
                 await relay.send_piece(weave.spell_error(f"{reply.status_code}: {message}"))
                 await relay.end()
                 return
-        visible = turn.end(body)
-        prepared.call.answer = visible
+        prepared.call.answer = turn.end(body)
         if body is None and weave.is_readable:
             return  # upstream cut it, and so do we
+        await self._finish(prepared)
         await relay.send_piece(weave.close(body))
         await relay.end()
 
@@ -469,16 +476,25 @@ class Exchanges:
             if prepared.known:
                 restored = ValueRestorer(prepared.form, prepared.known).body(visible)
             raw = msgspec.json.encode(restored)
+        await self._finish(prepared)
         await relay.start(reply.status_code, returned_headers(reply, changed=True, length=len(raw)))
         await relay.send_piece(raw)
         await relay.end()
 
-    def _finish(self, prepared: PreparedRequest) -> None:
-        """Put the call on the receipt and in the recording; nobody waits for this."""
+    async def _finish(self, prepared: PreparedRequest) -> None:
+        """Put the call on the receipt and in the recording, before the client sees its end."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self.thread, self._log_call, prepared)
+
+    def _log_call(self, prepared: PreparedRequest) -> None:
+        call = prepared.call
+        if call.is_logged:
+            return
+        call.is_logged = True
         try:
-            self.log.add(prepared.call, prepared.original)
+            self.log.add(call, prepared.original)
         except Exception as error:
-            self.note_fault("record", error, prepared.call)
+            self.note_fault("record", error, call)
 
 
 class _Recalling:

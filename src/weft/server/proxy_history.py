@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from weft.compaction.reading import RequestBody, take_apart
+from weft.compaction.reading import MessageCache, RequestBody, take_apart
 from weft.compaction.splicing import encode, splice
 from weft.dialects.answers import LOOSE_TEXT, AnswerShape
 from weft.dialects.caching import MARKS
@@ -20,38 +20,22 @@ class HistoryDigests:
     """After each message a hash of all so far, by what they say.
 
     Marks for the cache move from request to request, and a text may stand alone or in a list: both
-    change nothing of what was said. What was hashed before is remembered by its bytes.
+    change nothing of what was said. What was hashed before is known by its bytes.
     """
 
-    LARGEST = 32_000_000
-    """Bytes of messages that are remembered at most."""
-
     def __init__(self) -> None:
-        self._known: dict[bytes, bytes] = {}
-        self._size = 0
+        self._known: dict[str, MessageCache[bytes]] = {}
 
     def chain(self, body: RequestBody) -> list[bytes]:
         """The hash before the first message, and after each."""
-        at = blake2b(body.dialect.traits.name.encode(), digest_size=16).digest()
-        chain = [at]
-        known = self._known
-        for key, message in zip(body.keys, body.messages, strict=True):
-            message_hash = known.get(key)
-            if message_hash is None:
-                message_hash = self._add(key, message)
-            at = blake2b(at + message_hash, digest_size=16).digest()
-            chain.append(at)
+        name = body.dialect.traits.name
+        cache = self._known.setdefault(name, MessageCache())
+        chain = [blake2b(name.encode(), digest_size=16).digest(), *cache.find(body.keys)]
+        for message in body.messages[len(chain) - 1 :]:
+            said = blake2b(encode(_plain(message)), digest_size=16).digest()
+            chain.append(blake2b(chain[-1] + said, digest_size=16).digest())
+        cache.keep(body.keys, chain[1:])
         return chain
-
-    def _add(self, key: bytes, message: Json) -> bytes:
-        message_hash = blake2b(encode(_plain(message)), digest_size=16).digest()
-        self._size += len(key)
-        if self._size > self.LARGEST:
-            self._known.clear()
-            self._size = len(key)
-        if len(key) < self.LARGEST:
-            self._known[key] = message_hash
-        return message_hash
 
 
 def _plain(value: Json) -> Json:
@@ -98,32 +82,26 @@ def restore_recalls(
 ) -> RequestBody:
     """The request with all that the client did not see of its answers, where each was."""
     messages: list[Json] = []
-    is_changed = False
-    at, count = 0, len(body.messages)
-    while at < count:
+    done, count = 0, len(body.messages)
+    for at in store.find_places(chain[:-1]):
         end = at
         while end < count and form.is_model(body.messages[end]):
             end += 1
-        records = store.find_recalls(chain[at]) if end > at else []
-        if not records:
-            messages += body.messages[at : max(end, at + 1)]
-            at = max(end, at + 1)
-            continue
         answer = cast("list[JsonObject]", body.messages[at:end])
-        record = _choose(records, fingerprint(form, answer))
-        if record is None:
-            messages += answer
-            at = end
+        record = _choose(store.find_recalls(chain[at]), fingerprint(form, answer))
+        if at < done or not answer or record is None:
             continue
-        is_changed = True
+        messages += body.messages[done:at]
         messages += restore_answer(form, answer, record)
         following = body.messages[end : end + 1]
+        done = end + len(following)
         if record.results:
             place = record.places[0] if record.places else 0
             following = form.add_results(following, record.results, place)
         messages += following
-        at = min(end + 1, count) if following else end
-    return replace_messages(body, messages) if is_changed else body
+    if not done:
+        return body
+    return replace_messages(body, [*messages, *body.messages[done:]])
 
 
 def _choose(records: Sequence[RecallRecord], seen: str) -> RecallRecord | None:

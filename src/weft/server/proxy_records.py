@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,6 +23,7 @@ from weft.declare.policy_parts import Redact
 from weft.dialects import lift
 from weft.dialects.wire import object_in, text_in
 from weft.errors import ModelError, UsageError
+from weft.inspector.inspection import Inspection
 from weft.inspector.live import LiveSessions
 from weft.replay.receipt import Receipt, ReceiptLine
 from weft.server.proxy_store import BilledCall, ProxyStore
@@ -66,6 +68,7 @@ class ProxyCall:
         self.status = 0
         self.recalls = 0
         self.fault = ""
+        self.is_logged = False
         self.time = time.time()
 
     def read(self, body: RequestBody) -> None:
@@ -119,7 +122,7 @@ class CallLog:
         model: str | None = None,
     ) -> None:
         self.store = store
-        self.source = LiveSessions(model=model, redact=redact)
+        self.source = ProxySessions(store, model=model, redact=redact)
         self._folder = folder
         self._records = records
         self._show = show
@@ -277,7 +280,7 @@ class CallLog:
     def _record(self, call: ProxyCall, request: bytes) -> None:
         """Write the exchange as `weft inspect` and `weft replay` read it: without any header."""
         envelope = {
-            "id": f"{call.session}-{call.lane}",
+            "id": lane_name(call.session, call.lane),
             "dialect": call.dialect,
             "path": call.path,
             "time": call.time,
@@ -330,24 +333,35 @@ def receipts_of(calls: Iterable[BilledCall]) -> list[Receipt]:
     by_session: defaultdict[str, list[BilledCall]] = defaultdict(list)
     for call in calls:
         by_session[call.session].append(call)
-    return [
-        Receipt(
-            session,
-            tuple(
-                ReceiptLine(
-                    number,
-                    "",
-                    "",
-                    f"lane {call.lane}",
-                    call.time,
-                    bill_call(call),
-                    recalls=call.recalls,
-                )
-                for number, call in enumerate(listed, 1)
-            ),
+    return [_make_receipt(session, listed) for session, listed in by_session.items()]
+
+
+def find_receipt(calls: Iterable[BilledCall], name: str) -> Receipt | None:
+    """The receipt of a session, or of one of its lanes by the name that a recording has for it."""
+    listed = [call for call in calls if name in (call.session, lane_name(call.session, call.lane))]
+    return _make_receipt(name, listed) if listed else None
+
+
+def lane_name(session: str, lane: int) -> str:
+    """What a lane of a session is called in recordings and on the page."""
+    return f"{session}-{lane}"
+
+
+def _make_receipt(name: str, calls: Iterable[BilledCall]) -> Receipt:
+    numbers = count(1)
+    lines = (
+        ReceiptLine(
+            next(numbers) if call.usage is not None else 0,
+            "",
+            "",
+            f"lane {call.lane}",
+            call.time,
+            bill_call(call),
+            recalls=call.recalls,
         )
-        for session, listed in by_session.items()
-    ]
+        for call in calls
+    )
+    return Receipt(name, tuple(lines))
 
 
 def count_saved(calls: Iterable[BilledCall]) -> tuple[float, float]:
@@ -361,3 +375,22 @@ def count_saved(calls: Iterable[BilledCall]) -> tuple[float, float]:
             cost = expectation.rates.cost(expectation.load)
             before, now = (before, now + cost) if is_now else (before + cost, now)
     return before, now
+
+
+class ProxySessions(LiveSessions):
+    """The sessions that went through, for the inspector, with their bills."""
+
+    def __init__(
+        self, store: ProxyStore, *, model: str | None = None, redact: tuple[Redact, ...] = ()
+    ) -> None:
+        super().__init__(model=model, redact=redact)
+        self._store = store
+
+    async def inspection(self, key: str) -> Inspection:
+        """The conversation of that key, with its bill.
+
+        What was expected is what the proxy sent: the recording has what the client sent.
+        """
+        inspection = await super().inspection(key)
+        inspection.bill = find_receipt(self._store.list_calls(), inspection.session.id)
+        return inspection

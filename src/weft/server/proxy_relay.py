@@ -2,7 +2,15 @@
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -91,15 +99,22 @@ class ClientRelay:
             pass
 
     async def pass_reply(
-        self, reply: "httpx2.Response", feed: Callable[[bytes], None] | None = None
+        self,
+        reply: "httpx2.Response",
+        observer: "AnswerReader | None" = None,
+        finish: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Pass an answer on as it comes."""
+        """Pass an answer on as it comes; `finish` is done before the client sees its end."""
         try:
             await self.start(reply.status_code, returned_headers(reply, changed=False))
             async for piece in reply.aiter_raw():
+                if observer is not None and finish is not None:
+                    observer.feed(piece)
+                    if observer.is_over:
+                        await finish()
                 await self.send_piece(piece)
-                if feed is not None:
-                    feed(piece)
+            if finish is not None:
+                await finish()
             await self.end()
         except ModelError:
             raise
@@ -138,9 +153,15 @@ class AnswerReader:
         if "event-stream" in reply.headers.get("content-type", ""):
             self._events, self._stream = Events(), form.stream()
         self._whole = bytearray()
+        length = reply.headers.get("content-length", "")
+        self._missing = int(length) if length.isdecimal() else -1
+        self.is_over = False
+        """Whether what came last ends the answer, as far as that is known before the line ends."""
 
     def feed(self, piece: bytes) -> None:
         """Take a piece; what cannot be read is not read on."""
+        self._missing -= len(piece)
+        self.is_over = self.is_over or self._missing == 0
         if not self._reads:
             return
         try:
@@ -149,9 +170,12 @@ class AnswerReader:
                 self._whole += data
                 return
             for name, text in self._events.feed(data):
-                self._stream.feed(name, msgspec.json.decode(text))
+                event = msgspec.json.decode(text)
+                self._stream.feed(name, event)
+                self.is_over = self.is_over or self._form.is_end(event)
             if self._events.done:
                 self._stream.note_end()
+                self.is_over = True
         except Exception:
             self._reads = False
 

@@ -8,6 +8,8 @@ import logging
 import secrets
 import sqlite3
 import time
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
@@ -81,6 +83,18 @@ class RefusedPair(msgspec.Struct, frozen=True):
     answer: str
 
 
+def is_proxy_store(path: Path) -> bool:
+    """Whether a file is what a proxy keeps."""
+    try:
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        ) as connection:
+            rows = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    except sqlite3.Error:
+        return False
+    return {"heads", "recalls", "calls"} <= {name for (name,) in rows}
+
+
 class ProxyStore:
     """The file, or only memory where there is none."""
 
@@ -96,19 +110,19 @@ class ProxyStore:
         """What placeholders of this file are made with."""
 
     def _open(self) -> sqlite3.Connection | None:
-        if self.path is None:
-            return None
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            place = self.path or ":memory:"
+            connection = sqlite3.connect(place, check_same_thread=False, isolation_level=None)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.executescript(_TABLES)
         except (sqlite3.Error, OSError) as error:
             self._note(error)
             return None
-        # the file may hold what tools returned: it is nobody else's
-        self.path.chmod(0o600)
+        if self.path is not None:  # it may hold what tools returned: it is nobody else's
+            self.path.chmod(0o600)
         return connection
 
     def _note(self, error: Exception) -> None:
@@ -150,6 +164,12 @@ class ProxyStore:
         self._recalls[history] = [record, *known]
         self._stored.add(history)
         self._write("INSERT INTO recalls VALUES (?, ?)", history, msgspec.json.encode(record))
+
+    def find_places(self, chain: Sequence[bytes]) -> list[int]:
+        """The places in a chain of histories after which an answer recalled something."""
+        if self._stored.isdisjoint(chain):
+            return []
+        return [at for at, history in enumerate(chain) if history in self._stored]
 
     def find_recalls(self, history: bytes) -> list[RecallRecord]:
         """What answers to this history recalled, the newest first."""

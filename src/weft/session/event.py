@@ -21,7 +21,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Part, Value
 from weft.errors import SessionError
 from weft.late import late_pattern
 from weft.misuse import explain_mistakes
-from weft.session.flow import TrustLabel, flow_of, has_only_flow
+from weft.session.flow import FlowMetadata, TrustLabel, flow_of, has_only_flow
 from weft.session.provenance import BranchDelta, Provenance, provenance_in
 from weft.values import Json, JsonObject, encode, require_json
 
@@ -188,7 +188,9 @@ class Event(Value, frozen=True):
     def is_noted(self) -> bool:
         """Whether Weft, or somebody else, keeps more with this event than its label."""
         metadata = self.custom_metadata
-        return metadata is not None and not has_only_flow(metadata)
+        if metadata is None or type(metadata) is FlowMetadata:
+            return False
+        return not has_only_flow(metadata)
 
     def is_final_response(self) -> bool:
         """Whether this event ends its agent's turn, as ADK defines it."""

@@ -78,7 +78,15 @@ def _join(one: TrustLabel, other: TrustLabel) -> TrustLabel:
     if one == other:
         return one
     taint, typed = _unite(one.taint, other.taint), _unite(one.typed, other.typed)
-    return TrustLabel(taint, typed, _unite(one.secrets, other.secrets))
+    return _make_label(taint, typed, _unite(one.secrets, other.secrets))
+
+
+@lru_cache(4096)
+def _make_label(
+    taint: tuple[str, ...], typed: tuple[str, ...], secrets: tuple[str, ...]
+) -> TrustLabel:
+    """One object for equal labels: a join finds out by its identity that there is nothing to do."""
+    return TrustLabel(taint, typed, secrets)
 
 
 def _unite(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
@@ -113,7 +121,7 @@ class FlowNote(
         """The label of the event apart from its results' own fields."""
         if not (self.taint or self.typed or self.secrets):
             return TRUSTED
-        return TrustLabel(self.taint, self.typed, self.secrets)
+        return _make_label(self.taint, self.typed, self.secrets)
 
     @property
     def label(self) -> TrustLabel:
@@ -122,7 +130,8 @@ class FlowNote(
 
     def of_result(self, tool: str) -> TrustLabel:
         """The label of a tool's result in the event."""
-        return self.base | self._of_fields(tool)
+        base, own = self.base, self._of_fields(tool)
+        return own if base is TRUSTED else base | own
 
     def of_key(self, key: str) -> TrustLabel:
         """The label of a key that the event wrote."""
@@ -139,7 +148,7 @@ class FlowNote(
         if metadata is None:
             return (
                 _spell_metadata(self)
-                if self.results is None and self.keys is None
+                if self.results is None and self.keys is None and self.own_words is None
                 else {KEY: {FLOW: _spell(self)}}
             )
         stored = metadata.get(KEY)
@@ -152,10 +161,9 @@ NO_FLOW = FlowNote()
 
 @lru_cache(4096)
 def _name_fields(tool: str, fields: FieldTrust) -> TrustLabel:
-    return TrustLabel(
-        tuple(f"{tool}.{name}" for name in fields.taint),
-        tuple(f"{tool}.{name}" for name in fields.typed),
-    )
+    taint = tuple(f"{tool}.{name}" for name in fields.taint)
+    typed = tuple(f"{tool}.{name}" for name in fields.typed)
+    return _make_label(taint, typed, ()) if taint or typed else TRUSTED
 
 
 def _spell(note: FlowNote) -> JsonObject:
@@ -163,28 +171,31 @@ def _spell(note: FlowNote) -> JsonObject:
     return cast("JsonObject", msgspec.json.decode(msgspec.json.encode(note)))
 
 
+class FlowMetadata(dict[str, Json]):
+    """The metadata of an event with nothing but a label, made here; nobody changes it.
+
+    Every step asks each new event for its label, and whether it has other notes: the type answers.
+    """
+
+    __slots__ = ("base", "note")
+
+    def __init__(self, note: FlowNote) -> None:
+        super().__init__({KEY: {FLOW: _spell(note)}})
+        self.note, self.base = note, note.base
+
+    def __reduce__(self) -> "tuple[type[FlowMetadata], tuple[FlowNote]]":
+        return FlowMetadata, (self.note,)
+
+
 @lru_cache(4096)
 def _spell_metadata(note: FlowNote) -> JsonObject:
-    """The metadata of an event with nothing but a label; nobody changes it."""
-    return _keep(note)
-
-
-def _keep(note: FlowNote) -> JsonObject:
-    if len(_MADE) >= 8 * _MOST_READ:
-        _MADE.clear()
-    metadata: JsonObject = {KEY: {FLOW: _spell(note)}}
-    _MADE[id(metadata)] = metadata
-    return metadata
-
-
-_MADE: dict[int, JsonObject] = {}
-"""Metadata that was made here, by its identity: it is sound."""
+    return FlowMetadata(note)
 
 
 @lru_cache(4096)
 def spell_result(label: TrustLabel, tool: str, fields: FieldTrust) -> JsonObject:
     """The metadata of an event with one result; nobody changes it."""
-    return _keep(FlowNote(label.taint, label.typed, label.secrets, {tool: fields}))
+    return FlowMetadata(FlowNote(label.taint, label.typed, label.secrets, {tool: fields}))
 
 
 @lru_cache(4096)
@@ -195,15 +206,12 @@ def note_of(label: TrustLabel) -> FlowNote:
 
 def has_only_flow(metadata: JsonObject) -> bool:
     """Whether metadata says nothing but a label, as that of most events that have some."""
+    if type(metadata) is FlowMetadata:
+        return True
     if len(metadata) != 1 or KEY not in metadata:
         return False
     notes = metadata[KEY]
     return type(notes) is dict and len(notes) == 1 and FLOW in notes
-
-
-def is_flow(metadata: JsonObject) -> bool:
-    """Whether this very metadata was made here for a label, and holds nothing else."""
-    return _MADE.get(id(metadata)) is metadata
 
 
 def flow_in(metadata: JsonObject | None) -> FlowNote | None:
@@ -211,6 +219,8 @@ def flow_in(metadata: JsonObject | None) -> FlowNote | None:
 
     One that cannot be read was not written here: nobody vouches for the event.
     """
+    if type(metadata) is FlowMetadata:
+        return metadata.note
     notes = metadata.get(KEY) if metadata is not None else None
     stored = notes.get(FLOW) if isinstance(notes, dict) else None
     if stored is None:
@@ -243,7 +253,10 @@ def mark_imported(metadata: JsonObject | None) -> JsonObject:
 
 def flow_of(event: "Event") -> FlowNote:
     """The label of an event; of results that came without one, as of a tool nobody vouches for."""
-    note = flow_in(event.custom_metadata) if event.custom_metadata is not None else None
+    metadata = event.custom_metadata
+    if type(metadata) is FlowMetadata:
+        return metadata.note
+    note = flow_in(metadata) if metadata is not None else None
     if note is not None:
         return note
     content = event.content
@@ -257,6 +270,12 @@ def flow_of(event: "Event") -> FlowNote:
     if not results and not files:
         return NO_FLOW
     return FlowNote(tuple(sorted(files)), results=describe_results(results))
+
+
+def base_of(event: "Event") -> TrustLabel:
+    """The label of an event apart from its results' own fields."""
+    metadata = event.custom_metadata
+    return metadata.base if type(metadata) is FlowMetadata else flow_of(event).base
 
 
 # --- the leaves of a result
@@ -343,9 +362,12 @@ def _judge(value: Json, trust: Trust, members: frozenset[str] = frozenset()) -> 
         return trust
     if not isinstance(value, str):
         return "typed"
-    if len(value) > MOST_TYPED and value not in members:
+    if not value or value in members:
+        return "typed"
+    if len(value) > MOST_TYPED:
         return "untrusted"
-    if not value or value in members or _DATE.fullmatch(value) or _NUMBER.fullmatch(value):
+    # signs and digits: most texts begin with a letter
+    if value[0] <= "9" and (_DATE.fullmatch(value) or _NUMBER.fullmatch(value)):
         return "typed"
     if trust == "typed" and is_typed_text(value):
         return "typed"
@@ -362,13 +384,14 @@ def describe_fields(
 ) -> FieldTrust:
     """Which fields of a result hold text of anybody's, and which hold values only."""
     if trust == "trusted":
-        return FieldTrust()
+        return NO_FIELDS
     if len(response) == 1:  # as nearly always: one text
         ((name, only),) = response.items()
         plain = isinstance(trust, str) and trust == "untrusted"
         if isinstance(only, str) and plain and name in ("result", "error"):
-            kind = _judge(only, "untrusted")
-            return _ONE_TYPED if kind == "typed" and name == "result" else FieldTrust((name,))
+            if name == "error":
+                return _ONE_ERROR
+            return _ONE_TYPED if _judge(only, "untrusted") == "typed" else _ONE_TEXT
     taint: set[str] = set()
     typed: set[str] = set()
     _gather_fields(response, trust, members, "result", taint, typed)
@@ -388,31 +411,57 @@ def _gather_fields(
     taint: set[str],
     typed: set[str],
 ) -> None:
-    """The fields of a result, as `read_leaves` judges its values: this is done for every result."""
-    if isinstance(value, dict):
-        for name, each in value.items():
+    """The fields of a result, as `read_leaves` judges its values: this is done for every result.
+
+    A field that has one text is not looked at again, so a list of like objects costs little.
+    """
+    kind: type[object] = type(value)
+    if kind is dict:
+        for name, each in value.items():  # type: ignore[union-attr]
             inner = name
-            if not is_field_name(name):
+            if name not in taint and name not in typed and not is_field_name(name):
                 inner = field
                 _gather_fields(name, trust, members, field, taint, typed)
-            if type(each) is not str:
+            kind = type(each)
+            if kind is dict or kind is list or kind is tuple:
                 _gather_fields(each, trust, members, inner, taint, typed)
-            elif each and inner not in taint:  # one text is enough
-                kind = trust if isinstance(trust, str) else _trust_of(trust, inner)
-                judged = _judge(each, kind, members)
-                if judged != "trusted":
-                    (taint if judged == "untrusted" else typed).add(inner)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            _gather_fields(each, trust, members, field, taint, typed)
-    elif value is not None and value != "" and field not in taint:
-        kind = trust if isinstance(trust, str) else _trust_of(trust, field)
-        judged = _judge(value, kind, members)
-        if judged != "trusted":
-            (taint if judged == "untrusted" else typed).add(field)
+            elif kind is not str and trust == "untrusted" and each is not None:
+                if inner not in taint and inner not in typed:
+                    typed.add(inner)
+            elif inner not in taint and (kind is str or inner not in typed):
+                _gather_value(each, trust, members, inner, taint, typed)
+    elif kind is list or kind is tuple:
+        for each in value:  # type: ignore[union-attr]
+            kind = type(each)
+            if field not in taint or kind is dict or kind is list or kind is tuple:
+                _gather_fields(each, trust, members, field, taint, typed)
+    elif field not in taint:
+        _gather_value(value, trust, members, field, taint, typed)
 
+
+def _gather_value(
+    value: Json,
+    trust: Declared,
+    members: frozenset[str],
+    field: str,
+    taint: set[str],
+    typed: set[str],
+) -> None:
+    if value is None or value == "":
+        return
+    judged = _judge(value, trust if type(trust) is str else _trust_of(trust, field), members)
+    if judged != "trusted":
+        (taint if judged == "untrusted" else typed).add(field)
+
+
+NO_FIELDS = FieldTrust()
+"""Of a result that is the author's word."""
 
 _ONE_TYPED = FieldTrust((), ("result",))
+
+_ONE_TEXT = FieldTrust(("result",))
+
+_ONE_ERROR = FieldTrust(("error",))
 
 
 def describe_results(results: Iterable[FunctionResponse]) -> dict[str, FieldTrust] | None:

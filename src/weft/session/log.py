@@ -23,7 +23,7 @@ from weft.session.event import (
     apply_delta,
     without_temp,
 )
-from weft.session.flow import TrustLabel, is_flow
+from weft.session.flow import FlowMetadata, TrustLabel
 from weft.session.log_labels import key_labels
 from weft.session.lookback import waiting_in
 from weft.session.strand import Strand
@@ -477,7 +477,8 @@ def _require_sound(event: Event) -> None:
         if type(delta) is not dict or not is_json(delta):
             require_object(delta, where="actions.stateDelta")
     metadata = event.custom_metadata
-    if metadata and not is_flow(metadata) and not (type(metadata) is dict and is_json(metadata)):
+    is_label = not metadata or type(metadata) is FlowMetadata  # made here: it is sound
+    if not is_label and (type(metadata) is not dict or not is_json(metadata)):
         require_object(metadata, where="customMetadata")
     _require_fields(_OTHERS, _other_fields(event), "")
     # most events do nothing

@@ -62,7 +62,12 @@ class KeyLabels(msgspec.Struct, frozen=True):
 
     def of(self, names: Iterable[str]) -> TrustLabel:
         """The label of what was made from keys, `artifact:NAME`s or `memory`."""
-        return join_labels(map(self.of_name, names))
+        label = TRUSTED
+        for name in names:
+            one = self.of_name(name)
+            if one is not TRUSTED:
+                label |= one
+        return label
 
     def of_name(self, name: str) -> TrustLabel:
         """The label of one of them, as it is now; `key.field` has one of its own or the key's."""

@@ -16,7 +16,15 @@ import msgspec
 
 from weft.content import FunctionCall, FunctionResponse, Part, Value
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS, Event, read_event
-from weft.session.flow import NO_FLOW, TRUSTED, FlowNote, TrustLabel, describe_results, flow_of
+from weft.session.flow import (
+    NO_FLOW,
+    TRUSTED,
+    FlowNote,
+    TrustLabel,
+    base_of,
+    describe_results,
+    flow_of,
+)
 from weft.session.lookback import RESERVED
 from weft.values import JsonObject, has_lone_surrogate, spells
 
@@ -250,7 +258,8 @@ def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
             calls = _pair_calls(event, events[index + 1]) if index + 1 < length else None
             if calls is None:
                 break
-            listed.append(Utterance(author, "", calls, label=_flow_of(event).base))
+            label = base_of(event) if isinstance(event, Event) else _flow_of(event).base
+            listed.append(Utterance(author, "", calls, label=label))
             index += 2
             continue
         text = first.text
@@ -258,14 +267,15 @@ def utterances(events: Sequence[Event | TalkEvent]) -> Utterances:
             break
         if not in_short and not _is_only_text(first, text):
             break
-        if event.custom_metadata is not None and _flow_of(event).own_words is not None:
+        note = NO_FLOW if event.custom_metadata is None else _flow_of(event)
+        if note.own_words is not None:
             break  # an agent that hides texts is shown its own words
         asks = author == "user" or content.role == "user"
         is_data = event.audience == "internal" and author != "user"
         delta, wrote = event.actions.state_delta, tuple[str, ...]()
         if delta and author != "user":
             wrote = tuple([key for key, value in delta.items() if spells(text, value)])
-        label = _flow_of(event).base if event.custom_metadata is not None else TRUSTED
+        label = TRUSTED if note is NO_FLOW else note.base
         listed.append(Utterance(author, text, (), asks, is_data, wrote, label=label))
         index += 1
     return Utterances(listed, index)

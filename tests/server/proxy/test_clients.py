@@ -2,12 +2,11 @@
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anthropic
-import httpx2
 import openai
 import pytest
 from google import genai
@@ -59,8 +58,7 @@ def result_of(name: str) -> str:
 TOOLS = ("read", "look")
 
 
-def run_chat(proxy: Proxied, *, stream: bool) -> str:
-    client = openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="sk-x", max_retries=0)
+def run_chat(client: openai.OpenAI, *, stream: bool) -> str:
     messages: list[Any] = [{"role": "user", "content": [
         {"type": "text", "text": "Which worker was slow?"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}},
@@ -97,8 +95,7 @@ def run_chat(proxy: Proxied, *, stream: bool) -> str:
     return said
 
 
-def run_responses(proxy: Proxied, *, stream: bool) -> str:
-    client = openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="sk-x", max_retries=0)
+def run_responses(client: openai.OpenAI, *, stream: bool) -> str:
     items: list[Any] = [{"role": "user", "content": "Which worker was slow?"}]
     tools: list[Any] = [
         {"type": "function", "name": name, "parameters": {"type": "object"}, "strict": False}
@@ -126,8 +123,7 @@ def run_responses(proxy: Proxied, *, stream: bool) -> str:
     return said
 
 
-def run_anthropic(proxy: Proxied, *, stream: bool) -> str:
-    client = anthropic.Anthropic(base_url=proxy.url, api_key="sk-x", max_retries=0)
+def run_anthropic(client: anthropic.Anthropic, *, stream: bool) -> str:
     source = {"type": "base64", "media_type": "image/png", "data": PICTURE}
     mark = {"type": "ephemeral"}
     messages: list[Any] = [{"role": "user", "content": [
@@ -162,8 +158,7 @@ def run_anthropic(proxy: Proxied, *, stream: bool) -> str:
     return said
 
 
-def run_gemini(proxy: Proxied, *, stream: bool) -> str:
-    client = genai.Client(api_key="x", http_options=types.HttpOptions(base_url=proxy.url))
+def run_gemini(client: genai.Client, *, stream: bool) -> str:
     contents: list[Any] = [
         types.Content(role="user", parts=[types.Part(text="Which worker was slow?")])
     ]
@@ -195,7 +190,7 @@ def run_gemini(proxy: Proxied, *, stream: bool) -> str:
     return said
 
 
-RUNS = {
+RUNS: dict[str, Callable[..., str]] = {
     "openai-chat": run_chat,
     "openai-responses": run_responses,
     "anthropic": run_anthropic,
@@ -203,11 +198,23 @@ RUNS = {
 }
 
 
+def open_client(talk: Talk, proxy: Proxied, *, retries: int = 0) -> Any:
+    """The provider's own client, which is to be closed."""
+    if talk is ANTHROPIC:
+        return anthropic.Anthropic(base_url=proxy.url, api_key="sk-x", max_retries=retries)
+    if talk is GEMINI:
+        return genai.Client(api_key="x", http_options=types.HttpOptions(base_url=proxy.url))
+    return openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="sk-x", max_retries=retries)
+
+
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.name)
 def test_a_run_of_the_own_client_ends_with_the_same_words(talk: Talk, tmp_path: Path) -> None:
     for stream in (False, True):
-        with proxying(Provider(talk), POLICY, path=tmp_path / f"{stream}.db") as proxy:
-            assert RUNS[talk.name](proxy, stream=stream) == "Let me see. Worker 1."
+        with (
+            proxying(Provider(talk), POLICY, path=tmp_path / f"{stream}.db") as proxy,
+            open_client(talk, proxy) as client,
+        ):
+            assert RUNS[talk.name](client, stream=stream) == "Let me see. Worker 1."
             assert not proxy.faults
             seen = [one.json for one in proxy.upstream.seen]
             assert len(seen) == 4  # read, recall, look twice, answer
@@ -225,8 +232,10 @@ def test_errors_retries_and_cancelling_are_the_clients_own() -> None:
             Reply(b'{"error":{"message":"no such model"}}', 404),
         )
     )
-    with proxying(lambda *_: next(answers)) as proxy:
-        client = openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="sk-x", max_retries=1)
+    with (
+        proxying(lambda *_: next(answers)) as proxy,
+        open_client(CHAT, proxy, retries=1) as client,
+    ):
         asked: Any = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}
         assert client.chat.completions.create(**asked).choices[0].message.content == "Hi."
         with pytest.raises(openai.NotFoundError, match="no such model"):
@@ -237,15 +246,17 @@ def test_errors_retries_and_cancelling_are_the_clients_own() -> None:
 def test_structured_output_and_signed_thinking_pass() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "EqQB=="}
     said = ANTHROPIC.piece("text", "t", '{"a": 1}')
-    with proxying(lambda *_: ANTHROPIC.answer(thought, said)) as proxy:
-        client = anthropic.Anthropic(base_url=proxy.url, api_key="sk-x", max_retries=0)
+    with (
+        proxying(lambda *_: ANTHROPIC.answer(thought, said)) as proxy,
+        open_client(ANTHROPIC, proxy) as client,
+    ):
         answer = client.messages.create(
             model="claude-sonnet-5",
             max_tokens=2000,
             thinking={"type": "enabled", "budget_tokens": 1024},
             messages=[
                 {"role": "user", "content": "hi"},
-                {"role": "assistant", "content": [thought, said]},  # type: ignore[list-item]
+                {"role": "assistant", "content": [thought, said]},
                 {"role": "user", "content": "again"},
             ],
             extra_body={"output_config": {"format": {"type": "json_schema", "schema": {}}}},
@@ -256,8 +267,10 @@ def test_structured_output_and_signed_thinking_pass() -> None:
 
 
 def test_counting_tokens_goes_through() -> None:
-    with proxying(lambda *_: Reply(b'{"input_tokens": 7}'), POLICY) as proxy, httpx2.Client():
-        client = anthropic.Anthropic(base_url=proxy.url, api_key="sk-x", max_retries=0)
+    with (
+        proxying(lambda *_: Reply(b'{"input_tokens": 7}'), POLICY) as proxy,
+        open_client(ANTHROPIC, proxy) as client,
+    ):
         request = ANTHROPIC.request()
         counted = client.messages.count_tokens(
             model="claude-sonnet-5", messages=request["messages"]

@@ -72,7 +72,7 @@ def test_bytes_go_as_they_came_both_ways(policy: str) -> None:
             return Reply(pieces, headers={"content-type": "text/event-stream"})
         return Reply(b'{"odd" :  [1.0, null]}', 201, {"content-type": "application/json"})
 
-    with proxying(script, policy) as proxy, httpx2.Client() as client:
+    with proxying(script, policy) as proxy, httpx2.Client(timeout=60) as client:
         for path, request in REQUESTS.values():
             body = json.dumps(request, indent=1).encode()
             answer = client.post(proxy.url + path, content=body)
@@ -95,7 +95,7 @@ def test_what_nobody_reads_is_streamed_both_ways() -> None:
         headers = {"x-own": "1", "connection": "x-gone", "x-gone": "1"}
         return Reply([b"first", seen.body], 418, headers, wait=released)
 
-    with proxying(script) as proxy, httpx2.Client() as client:
+    with proxying(script) as proxy, httpx2.Client(timeout=60) as client:
         headers = {
             "connection": "x-hop",
             "x-hop": "1",
@@ -134,7 +134,10 @@ def test_large_results_are_compacted_and_the_rest_stays() -> None:
             {"role": "tool", "tool_call_id": "c1", "content": LONG},
         ],
     }
-    with proxying(lambda *_: Reply(), "C.default().compact()") as proxy, httpx2.Client() as client:
+    with (
+        proxying(lambda *_: Reply(), "C.default().compact()") as proxy,
+        httpx2.Client(timeout=60) as client,
+    ):
         client.post(f"{proxy.url}/v1/chat/completions", json=request)
         sent = proxy.upstream.seen[0].json
         assert len(proxy.upstream.seen[0].body) < len(json.dumps(request)) / 3
@@ -164,7 +167,7 @@ def _hostile_bodies() -> list[tuple[str, bytes, dict[str, str]]]:
 
 
 def test_what_cannot_be_read_goes_on_as_it_came() -> None:
-    with proxying(lambda *_: Reply(b"no", 400)) as proxy, httpx2.Client() as client:
+    with proxying(lambda *_: Reply(b"no", 400)) as proxy, httpx2.Client(timeout=60) as client:
         for name, body, headers in _hostile_bodies():
             for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses"):
                 answer = client.post(proxy.url + path, content=body, headers=headers)
@@ -208,7 +211,7 @@ def test_errors_of_the_provider_come_as_they_are() -> None:
     def script(seen: Seen, number: int) -> Reply:
         return Reply(b'{"error":"slow down"}', (429, 529)[number], {"retry-after": "7"})
 
-    with proxying(script) as proxy, httpx2.Client() as client:
+    with proxying(script) as proxy, httpx2.Client(timeout=60) as client:
         for status in (429, 529):
             path, request = REQUESTS["anthropic"]
             answer = client.post(proxy.url + path, json=request)
@@ -234,14 +237,14 @@ def test_a_compacted_request_that_is_refused_goes_as_it_came_once() -> None:
     def script(seen: Seen, number: int) -> Reply:
         return Reply(b"bad", 400) if b"recall" in seen.body else Reply(b'{"fine":1}')
 
-    with proxying(script, "C.default().compact()") as proxy, httpx2.Client() as client:
+    with proxying(script, "C.default().compact()") as proxy, httpx2.Client(timeout=60) as client:
         request = _with_result("")
         answer = client.post(f"{proxy.url}/v1/chat/completions", json=request)
         assert answer.json() == {"fine": 1}
         assert [seen.json == request for seen in proxy.upstream.seen] == [False, True]
         assert proxy.faults == {"refused": 1}
     with proxying(lambda *_: Reply(b"bad", 400), "C.default().compact()") as proxy:
-        with httpx2.Client() as client:
+        with httpx2.Client(timeout=60) as client:
             answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
         assert (answer.status_code, answer.content) == (400, b"bad")
         assert len(proxy.upstream.seen) == 2
@@ -252,13 +255,16 @@ def test_a_fault_of_ours_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("a fault of ours")
 
     monkeypatch.setattr("weft.server.proxy.compact_body", fail)
-    with proxying(lambda *_: Reply(b'{"fine":1}')) as proxy, httpx2.Client() as client:
+    with proxying(lambda *_: Reply(b'{"fine":1}')) as proxy, httpx2.Client(timeout=60) as client:
         answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
         assert answer.json() == {"fine": 1}
         assert proxy.upstream.seen[0].json == _with_result("")
         assert proxy.faults == {"compact": 1}
         assert proxy.line(0).fault == "compact: RuntimeError"
-    with proxying(lambda *_: Reply(b'{"fine":1}'), strict=True) as proxy, httpx2.Client() as client:
+    with (
+        proxying(lambda *_: Reply(b'{"fine":1}'), strict=True) as proxy,
+        httpx2.Client(timeout=60) as client,
+    ):
         answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
         assert (answer.status_code, len(proxy.upstream.seen)) == (500, 0)
         assert "weft proxy" in answer.json()["error"]["message"]
@@ -274,14 +280,14 @@ def test_a_provider_that_hangs_dies_or_is_not_there() -> None:
 
     path, request = REQUESTS["anthropic"]
     with proxying(script, timeouts=Timeouts(read=0.3, first_byte=0.3)) as proxy:
-        with httpx2.Client() as client:
+        with httpx2.Client(timeout=60) as client:
             answer = client.post(proxy.url + path, json=request)
             assert answer.status_code == 504
             assert answer.json()["type"] == "error"
             with pytest.raises(httpx2.RemoteProtocolError):
                 client.post(proxy.url + path, json=request)
         never.set()
-    with proxying(script) as proxy, httpx2.Client() as client:
+    with proxying(script) as proxy, httpx2.Client(timeout=60) as client:
         proxy.application.exchanges.settings = proxy.application.exchanges.settings._replace(
             upstreams={
                 name: one._replace(base="http://127.0.0.1:9")
@@ -304,7 +310,7 @@ def test_a_client_that_leaves_ends_the_request_upstream() -> None:
     path, request = REQUESTS["anthropic"]
     with proxying(script) as proxy:
         with (
-            httpx2.Client() as client,
+            httpx2.Client(timeout=60) as client,
             client.stream("POST", proxy.url + path, json=request) as answer,
         ):
             assert next(answer.iter_raw())
@@ -317,7 +323,7 @@ def test_keys_are_neither_stored_nor_shown(
 ) -> None:
     folder = tmp_path / "recorded"
     proxied = proxying(lambda *_: Reply(b"{}"), path=tmp_path / "p.db", record=folder)
-    with caplog.at_level("DEBUG"), httpx2.Client() as client, proxied as proxy:
+    with caplog.at_level("DEBUG"), httpx2.Client(timeout=60) as client, proxied as proxy:
         headers = {"authorization": "Bearer sk-one-hidden", "x-api-key": "sk-two-hidden"}
         for path, request in REQUESTS.values():
             mark = "&" if "?" in path else "?"
@@ -334,7 +340,7 @@ def test_keys_are_neither_stored_nor_shown(
 
 def test_pages_of_others_and_other_names_are_refused() -> None:
     tried: list[tuple[Callable[[], httpx2.Response], int]] = []
-    with proxying(lambda *_: Reply(b"{}")) as proxy, httpx2.Client() as client:
+    with proxying(lambda *_: Reply(b"{}")) as proxy, httpx2.Client(timeout=60) as client:
         path, request = REQUESTS["chat"]
         url = proxy.url + path
         tried += [

@@ -1,19 +1,25 @@
-"""A proxy that is killed between any two calls: the requests after it are the same bytes."""
+"""A proxy that is killed between any two calls: the requests after it are the same bytes.
 
+Set WEFT_KILLS for a longer run: `WEFT_KILLS=100` makes 100 calls, and kills between all of them.
+"""
+
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
+import socket
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from tests.server.proxy.talks import ANTHROPIC, LONG
-from tests.server.proxy.test_recall import recall
-from tests.server.proxy.upstream import Reply, Seen, Upstream, listening
-
-POLICY = "C.default().compact()"
+from tests.server.proxy.test_recall import POLICY, recall
+from tests.server.proxy.upstream import Reply, Seen, Upstream, listening, proxying
+from weft.cli import main
+from weft.recordings.providers import body_of
+from weft.server.proxy_store import ProxyStore
 
 CALLS = int(os.environ.get("WEFT_KILLS", "0")) or 3
 """How many calls the run has; between each two the proxy is killed."""
@@ -26,82 +32,106 @@ class Provider:
         self.asked = 0
 
     def __call__(self, seen: Seen, number: int) -> Reply:
-        messages = seen.json["messages"]
+        messages, stream = seen.json["messages"], seen.json.get("stream", False)
         last = messages[-1]["content"]
         results = last if isinstance(last, list) else []
         if len(results) == 1 and str(results[0].get("tool_use_id")).startswith("r"):
             found = ANTHROPIC.piece("text", "t", f"Found {len(messages)}. ")
-            return ANTHROPIC.answer(found, self._own(messages))
+            return ANTHROPIC.answer(found, self._own(messages), stream=stream)
         self.asked += 1
         asked = recall(ANTHROPIC, seen, f"r{len(messages)}")
         if self.asked % 2:
-            return ANTHROPIC.answer(asked)
-        return ANTHROPIC.answer(asked, self._own(messages))
+            return ANTHROPIC.answer(asked, stream=stream)
+        return ANTHROPIC.answer(asked, self._own(messages), stream=stream)
 
     def _own(self, messages: list[Any]) -> Any:
         return ANTHROPIC.piece("call", f"c{len(messages)}", ("read", {"part": len(messages)}))
 
 
 class Killable:
-    """A proxy in a process of its own."""
+    """A proxy in a process of its own, which has imported the package already when it starts."""
 
     def __init__(self, upstream: str, folder: Path) -> None:
-        self._command = [sys.executable, "-m", "weft", "proxy", "--port", "0", "--policy", POLICY]
+        self._forks = multiprocessing.get_context("forkserver")
+        self._forks.set_forkserver_preload(["weft.cli.proxy", "weft.server.proxy", "uvicorn"])
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._place: tuple[str, int] = free.getsockname()
+        self._command = ["proxy", "--port", str(self._place[1]), "--policy", POLICY]
         self._command += ["--upstream", f"anthropic={upstream}"]
         self._command += ["--store", f"sqlite:///{folder / 'p.db'}"]
-        self._folder = folder
-        self.start()
+        self._process: BaseProcess | None = None
 
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=self._folder,
-            text=True,
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().partition("/weft/")[0]
+    def start(self) -> str:
+        """The address of a new process, as soon as it listens."""
+        self._process = self._forks.Process(target=main, args=(self._command,))
+        self._process.start()
+        while True:
+            try:
+                socket.create_connection(self._place).close()
+            except ConnectionRefusedError:
+                assert self._process.is_alive()
+                time.sleep(0.01)
+            else:
+                return f"http://127.0.0.1:{self._place[1]}"
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        """Kill it with SIGKILL, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
 
 
-def run(folder: Path, *, kills: bool) -> list[bytes]:
-    """The requests of a run, as they came to the provider."""
-    folder.mkdir()
-    upstream = Upstream(Provider())
-    with listening(upstream) as address, httpx2.Client(timeout=120) as client:
-        proxy = Killable(address, folder)
-        try:
-            messages = ANTHROPIC.request()["messages"]
-            for number in range(CALLS):
-                request = {**ANTHROPIC.request(), "messages": messages}
-                answer = client.post(f"{proxy.url}{ANTHROPIC.path}", json=request)
-                content = answer.json()["content"]
-                assert "recall" not in answer.text
-                own = [one for one in content if one["type"] == "tool_use"]
-                text = f"{number} " + LONG[: 9_000 + number]
-                results = [
-                    {"type": "tool_result", "tool_use_id": one["id"], "content": text}
-                    for one in own
-                ]
-                said: list[Any] = [
-                    {"role": "assistant", "content": content},
-                    {"role": "user", "content": results},
-                ]
-                messages = [*messages, *said]
-                if kills and number < CALLS - 1:
-                    proxy.kill()
-                    proxy.start()
-        finally:
-            proxy.kill()
-    return [seen.body for seen in upstream.seen]
+def ask(url: str, request: dict[str, Any]) -> list[Any]:
+    """What an answer says, as soon as its last event or its last byte came."""
+    raw = b""
+    with httpx2.stream("POST", url, json=request, timeout=120) as answer:
+        for piece in answer.iter_raw():
+            raw += piece
+            if b"message_stop" in raw:
+                break
+    assert b"recall" not in raw
+    return list(dict[str, Any](body_of(raw.decode(), ANTHROPIC.name))["content"])
+
+
+def run(start: Callable[[], str], end: Callable[[], object]) -> None:
+    """A run that reads with a tool again and again; every other answer streams."""
+    messages = ANTHROPIC.request()["messages"]
+    for number in range(CALLS):
+        request = {**ANTHROPIC.request(stream=number % 2 == 1), "messages": messages}
+        content = ask(f"{start()}{ANTHROPIC.path}", request)
+        end()
+        text = f"{number} " + LONG[: 9_000 + number]
+        results = [
+            {"type": "tool_result", "tool_use_id": one["id"], "content": text}
+            for one in content
+            if one["type"] == "tool_use"
+        ]
+        said: list[Any] = [
+            {"role": "assistant", "content": content},
+            {"role": "user", "content": results},
+        ]
+        messages = [*messages, *said]
 
 
 def test_requests_after_a_kill_are_the_same_bytes(tmp_path: Path) -> None:
-    whole, killed = (run(tmp_path / str(kills), kills=kills) for kills in (False, True))
-    assert killed == whole
+    with proxying(Provider(), POLICY) as proxied:
+        run(lambda: proxied.url, lambda: None)
+        whole = [seen.body for seen in proxied.upstream.seen]
+    upstream = Upstream(Provider())
+    with listening(upstream) as address:
+        proxy = Killable(address, tmp_path)
+        try:
+            run(proxy.start, proxy.kill)
+        finally:
+            proxy.kill()
+    assert [seen.body for seen in upstream.seen] == whole
     assert len(whole) > CALLS  # recalls were answered inside
     # no recall is lost: the last request has one for each answer
     assert whole[-1].count(b'"name":"recall"') + whole[-1].count(b'"name": "recall"') >= CALLS
+    # and no bill, although each kill came with the last byte of an answer
+    store = ProxyStore(tmp_path / "p.db")
+    bills = store.list_calls()
+    store.close()
+    assert len(bills) == CALLS
+    assert all(bill.usage is not None for bill in bills)

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.server.live import serving
 from tests.server.proxy.talks import TALKS, Talk
+from tests.server.proxy.test_recall import POLICY
 from tests.server.proxy.upstream import Reply, Seen, Upstream, listening, proxying
 from weft.cli.inputs import read_redactions
 from weft.compaction.reading import read_body
@@ -35,7 +37,10 @@ def test_a_limit_that_is_reached_is_an_error_that_clients_know(tmp_path: Path) -
             return talk.answer(talk.piece("text", "t", "Hi."))
 
         limits = ("0.00001USD/session", "1USD/day")
-        with proxying(script, path=file, limits=limits) as proxy, httpx2.Client() as client:
+        with (
+            proxying(script, path=file, limits=limits) as proxy,
+            httpx2.Client(timeout=60) as client,
+        ):
             headers = {"x-weft-session": "one"}
             url = proxy.url + talk.path
             assert client.post(url, json=talk.request(), headers=headers).status_code == 200
@@ -49,7 +54,7 @@ def test_a_limit_that_is_reached_is_an_error_that_clients_know(tmp_path: Path) -
             assert len(proxy.upstream.seen) == 2
     # the bill of the day is known to the next process
     again = proxying(script, path=file, limits=("0.0000001USD/day",))
-    with again as proxy, httpx2.Client() as client:
+    with again as proxy, httpx2.Client(timeout=60) as client:
         assert client.post(proxy.url + talk.path, json=talk.request()).status_code == 429
 
 
@@ -71,7 +76,10 @@ def test_values_never_leave_and_are_in_the_answer(talk: Talk) -> None:
     turn = {"role": "user", "content": words}
     if talk.name == "gemini":
         turn = {"role": "user", "parts": [{"text": words}]}
-    with proxying(script, "C.default()", redact=REDACT) as proxy, httpx2.Client() as client:
+    with (
+        proxying(script, "C.default()", redact=REDACT) as proxy,
+        httpx2.Client(timeout=60) as client,
+    ):
         for stream in (False, True):
             request = talk.request(turn, stream=stream)
             path = talk.stream_path if stream else talk.path
@@ -109,7 +117,7 @@ def test_half_a_character_is_redacted_too() -> None:
     turn = {"role": "user", "content": "jane@example.com \ud800"}
     content = json.dumps(ANTHROPIC.request(turn)).encode()
     said = ANTHROPIC.answer(ANTHROPIC.piece("text", "t", "Hi."))
-    with proxying(lambda *_: said, redact=REDACT) as proxy, httpx2.Client() as client:
+    with proxying(lambda *_: said, redact=REDACT) as proxy, httpx2.Client(timeout=60) as client:
         for sent in (content, content.replace(b"jane@example.com", b"nobody")):
             answer = client.post(proxy.url + ANTHROPIC.path, content=sent)
             assert answer.status_code == 200
@@ -123,7 +131,7 @@ def test_what_is_recorded_is_read_by_inspect_and_replay(tmp_path: Path) -> None:
         return ANTHROPIC.answer(ANTHROPIC.piece("text", "t", f"Answer {number}."), stream=True)
 
     folder = tmp_path / "recorded"
-    with proxying(script, record=folder) as proxy, httpx2.Client() as client:
+    with proxying(script, POLICY, record=folder) as proxy, httpx2.Client(timeout=60) as client:
         url = proxy.url + ANTHROPIC.path
         client.post(url, json=ANTHROPIC.request(stream=True))
         said = [
@@ -138,18 +146,25 @@ def test_what_is_recorded_is_read_by_inspect_and_replay(tmp_path: Path) -> None:
         assert len(rows) == 1
         page = client.get(f"{proxy.url}/weft/", headers=headers)
         assert page.status_code == 200
-        film = client.get(
-            f"{proxy.url}/weft/inspect/api/film",
-            params={"session": rows[0]["key"]},
-            headers=headers,
+        film, receipt = (
+            client.get(
+                f"{proxy.url}/weft/inspect/api/{name}",
+                params={"session": rows[0]["key"]},
+                headers=headers,
+            )
+            for name in ("film", "receipt")
         )
         assert "And then?" in film.text
+        # of the requests as they were sent: as they came, each has 15,000 tokens
+        assert [0 < one["expected"]["total"] < 3_000 for one in receipt.json()["calls"]] == [
+            True
+        ] * 2
     (recording,) = read_files(sorted(folder.iterdir()))
     assert [event.content.text for event in recording.session.events if event.content][-1] == (
         "Answer 1."
     )
     assert not recording.aside
-    with proxying(script, records=False) as proxy, httpx2.Client() as client:
+    with proxying(script, records=False) as proxy, httpx2.Client(timeout=60) as client:
         client.post(proxy.url + ANTHROPIC.path, json=ANTHROPIC.request(stream=True))
         proxy.line(0)
         headers = {"authorization": f"Bearer {proxy.application.token}"}
@@ -175,7 +190,7 @@ def test_conversations_are_found_without_a_word_from_the_client(tmp_path: Path) 
         {**turn("sub"), "prompt_cache_key": "k"},
         {**turn("other sub"), "prompt_cache_key": "k"},
     ]
-    with proxying(script, path=tmp_path / "p.db") as proxy, httpx2.Client() as client:
+    with proxying(script, path=tmp_path / "p.db") as proxy, httpx2.Client(timeout=60) as client:
         for number, request in enumerate(requests):
             client.post(proxy.url + CHAT.path, json=request)
             proxy.line(number)
@@ -210,6 +225,30 @@ def test_other_machines_need_a_token() -> None:
             assert client.get("/v1/models", headers=mine).status_code == 200
             assert upstream.seen[0].headers["authorization"] == "Bearer sk-own"
             assert "x-weft-token" not in upstream.seen[0].headers
+
+
+@pytest.mark.parametrize("policy", ["C.default()", POLICY])
+def test_a_streamed_call_is_billed_before_the_client_sees_its_end(
+    policy: str, tmp_path: Path
+) -> None:
+    waits = threading.Event()
+
+    def script(seen: Seen, number: int) -> Reply:
+        talk = next(one for one in TALKS if one.path == seen.path)
+        reply = talk.answer(talk.piece("text", "t", "Hi."), stream=True)
+        assert isinstance(reply.body, list)
+        # the line stays open after the last event
+        return replace(reply, body=[b"".join(reply.body), b": ping\n\n"], wait=waits)
+
+    ends = (b"[DONE]", b"response.completed", b"message_stop")
+    with proxying(script, policy, path=tmp_path / "p.db") as proxy:
+        for number, (talk, end) in enumerate(zip(TALKS[:3], ends, strict=True), 1):
+            request = talk.request(stream=True)
+            with httpx2.stream("POST", proxy.url + talk.path, json=request, timeout=60) as answer:
+                assert any(end in piece for piece in answer.iter_raw())
+                bills = proxy.application.log.store.list_calls()
+                assert [bill.usage is not None for bill in bills] == [True] * number
+        waits.set()
 
 
 def test_a_stream_is_passed_on_piece_by_piece() -> None:

@@ -188,7 +188,10 @@ def test_a_store_that_is_full_costs_nothing_but_the_restart(tmp_path: Path) -> N
             recall(talk, seen, "r1") if number == 0 else talk.piece("text", "t", "A")
         )
 
-    with proxying(script, POLICY, path=tmp_path / "p.db") as proxy, httpx2.Client() as client:
+    with (
+        proxying(script, POLICY, path=tmp_path / "p.db") as proxy,
+        httpx2.Client(timeout=60) as client,
+    ):
         connection = proxy.application.log.store._connection
         assert connection is not None
         (pages,) = connection.execute("PRAGMA page_count").fetchone()

@@ -5,23 +5,25 @@ import json
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from tests.server.live import serving
 from weft.declare.words import policy_from
 from weft.models.http import Timeouts
 from weft.models.routing import read_upstreams
+from weft.server.http import LARGEST_HEAD, guarded_protocol
 from weft.server.proxy import PolicyRule, ProxyApplication, ProxySettings
 from weft.server.proxy_records import CallLine, CallLog, read_limit
 from weft.server.proxy_store import ProxyStore
+
+ASGIApplication: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 @dataclass
@@ -101,24 +103,61 @@ class Upstream:
             raise ConnectionResetError("the provider dies")
 
 
+class Host:
+    """A server that stays as long as the process: what it serves changes, and needs no start."""
+
+    idle: ClassVar[list["Host"]] = []
+
+    def __init__(self) -> None:
+        self.application: ASGIApplication | None = None
+        place = socket.socket()
+        place.bind(("127.0.0.1", 0))
+        place.listen(2048)
+        self.url = f"http://127.0.0.1:{place.getsockname()[1]}"
+        server = uvicorn.Server(
+            uvicorn.Config(
+                self,
+                log_level="critical",
+                lifespan="off",
+                http=guarded_protocol(),
+                h11_max_incomplete_event_size=LARGEST_HEAD,
+            )
+        )
+        server.capture_signals = _nothing  # type: ignore[method-assign]
+
+        async def serve() -> None:
+            self.loop = asyncio.get_running_loop()
+            await server.serve(sockets=[place])
+
+        threading.Thread(target=lambda: asyncio.run(serve()), daemon=True).start()
+        while not server.started:
+            time.sleep(0.005)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        assert self.application is not None, "a request came after its test"
+        await self.application(scope, receive, send)
+
+    def run(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do something where requests are answered."""
+        asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+
+@contextmanager
+def hosting(application: ASGIApplication) -> Iterator[Host]:
+    """A server of these that nobody uses now."""
+    host = Host.idle.pop() if Host.idle else Host()
+    host.application = application
+    try:
+        yield host
+    finally:
+        Host.idle.append(host)
+
+
 @contextmanager
 def listening(upstream: Upstream) -> Iterator[str]:
     """The provider's address while it answers."""
-    place = socket.socket()
-    place.bind(("127.0.0.1", 0))
-    place.listen(2048)
-    config = uvicorn.Config(upstream, log_level="critical", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    server.capture_signals = _nothing  # type: ignore[method-assign]
-    thread = threading.Thread(target=lambda: server.run(sockets=[place]), daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    try:
-        yield f"http://127.0.0.1:{place.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(30)
+    with hosting(upstream) as host:
+        yield host.url
 
 
 @contextmanager
@@ -176,5 +215,10 @@ def proxying(
             ),
             log,
         )
-        with serving(application) as live:
-            yield Proxied(live.url, upstream, application, lines)
+        with hosting(application) as host:
+            life = application.lifespan()
+            host.run(life.__aenter__())
+            try:
+                yield Proxied(host.url, upstream, application, lines)
+            finally:
+                host.run(life.__aexit__(None, None, None))

@@ -108,10 +108,13 @@ def _sources(agent: Agent) -> Iterator[str]:
         if isinstance(tool.agent, Agent | Flow):
             inner = (name for one in agents_of(tool.agent) for name in _sources(one))
             yield from (f"{name} -> {tool.name}" for name in inner)
-        elif not tool.runs_code and not tool.is_sink and _is_source(tool):
+        elif is_source(tool):
             yield tool.name
 
 
-def _is_source(tool: Tool) -> bool:
+def is_source(tool: Tool) -> bool:
+    """Whether a tool's results may hold anybody's text: in a field that it does not name, too."""
+    if tool.runs_code or tool.is_sink or tool.agent is not None:
+        return False
     trust = tool.trust
-    return trust == "untrusted" if isinstance(trust, str) else "untrusted" in trust.values()
+    return trust == "untrusted" if isinstance(trust, str) else {*trust.values()} != {"trusted"}

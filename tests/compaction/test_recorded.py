@@ -1,0 +1,49 @@
+"""Laws of `weft.compact` over the requests of recorded runs; see `recorded.py` for more of them."""
+
+from typing import cast
+
+import pytest
+
+import weft
+from tests.compaction.recorded import coding_runs
+from tests.compaction.talks import TALKS, Wire
+from weft import C
+from weft.dialects import refusals
+
+DEAREST = 1.035
+"""How much dearer than plain history a run may be after a fold: 3%, by an estimate of its own."""
+
+
+@pytest.mark.parametrize("policy", [C.auto(), C.auto(lossless=True)], ids=str)
+def test_requests_of_a_recorded_run_begin_with_each_other_and_cost_less(
+    policy: weft.Policy,
+) -> None:
+    for run in coding_runs():
+        talk, before, notes = TALKS[run.dialect], list[Wire](), list[Wire]()
+        paid = plain = 0.0
+        for number, request in enumerate(run.requests(), 1):
+            place = f"{run.name}, request {number}"
+            compacted = weft.compact(request, policy)
+            after = talk.messages(compacted.request)
+            sources = compacted.sources
+            now = [one for one, at in zip(after, sources, strict=True) if at is None]
+            folds = len(now) > len(notes)
+            if after[: len(before)] != before:
+                # only a fold writes again what was sent: it says so, and keeps earlier notes
+                assert folds, place
+                assert now[: len(notes)] == notes, place
+                assert "WEFT502" in [one.code for one in compacted.diagnostics], place
+                assert _is_legal(run.dialect, request, compacted.request), place
+            paid += compacted.cost
+            plain += compacted.cost_before
+            assert folds or compacted.cost <= compacted.cost_before * 1.000001, place
+            assert notes or folds or paid <= plain * 1.000001, place
+            assert paid <= plain * DEAREST, place
+            before, notes = after, now
+        assert before, run.name
+        assert _is_legal(run.dialect, request, compacted.request), run.name
+
+
+def _is_legal(dialect: str, request: Wire, compacted: object) -> bool:
+    problems = {one.message for one in refusals(dialect, cast("Wire", compacted))}
+    return problems <= {one.message for one in refusals(dialect, request)}
