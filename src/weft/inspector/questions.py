@@ -27,7 +27,6 @@ from weft.graph import graph_of, to_svg
 from weft.inspector.comparing import set_side_by_side
 from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
-from weft.inspector.trust import trace_calls
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import AnsweredStep, homes_of, speaker_of
 from weft.session import Event, Session
@@ -233,63 +232,6 @@ def dead_weight(inspection: Inspection) -> JsonObject:
     return {"tools": list[Json](rows), "state": unread}
 
 
-<<<<<<< HEAD
-def trust(inspection: Inspection) -> JsonObject:
-    """What is fenced, labelled or redacted, and into which calls untrusted words went.
-
-    Redacted and labelled values are recognised by their placeholders, in words and in arguments.
-    """
-    mask = inspection.mask
-    guards: dict[tuple[str, str], JsonObject] = {}
-    fenced: dict[str, str] = {}
-    for step in inspection.steps:
-        if step.request is None:
-            continue
-        for note in notes_of(step.request):
-            if note.step.startswith(("redact", "fence", "label", "withhold")):
-                key = (note.step, note.reason)
-                row = guards.setdefault(
-                    key, {"pass": note.step, "reason": note.reason, "events": [], "steps": 0}
-                )
-                row["steps"] = _number(row["steps"]) + 1
-                listed = row["events"]
-                if isinstance(listed, list) and note.before.event not in listed:
-                    listed.append(note.before.event)
-                if note.step.startswith("fence"):
-                    fenced[note.before.event] = _mask_text(inspection, _text(note.before))
-    for event in inspection.session.events:
-        # what the runtime itself answers, such as a hand-over, comes from nobody outside
-        foreign = [one for one in event.results if one.name not in (*RESERVED, *INTERNAL_CALLS)]
-        if foreign:
-            whole: Json = [result.response for result in foreign]
-            masked = mask.value(whole) if mask is not None else whole
-            fenced.setdefault(event.id, compact(masked))
-    return {
-        "guards": list[Json](guards.values()),
-        "flows": list[Json](
-            _flows(inspection.session.events, fenced, mask, _fixed_words(inspection))
-        ),
-        "calls": _calls_traced(inspection),
-        "hidden": list[Json](inspection.rules.words),
-    }
-
-
-def _calls_traced(inspection: Inspection) -> list[Json]:
-    """The calls that untrusted text had influence on, by labels; redacted values stay hidden."""
-    rows: list[Json] = []
-    for one in trace_calls(inspection.session.events):
-        args: Json = inspection.mask.value(one.args) if inspection.mask is not None else one.args
-        rows.append(
-            {
-                "event": one.event, "agent": one.agent, "tool": one.tool, "args": args,
-                "sources": [*one.sources], "paths": [*one.paths], "outcome": one.outcome,
-            }
-        )  # fmt: skip
-    return rows
-
-
-=======
->>>>>>> next
 def picture(inspection: Inspection) -> JsonObject:
     """The graph as SVG, the problems of the program, and who has spoken how often."""
     counts: dict[str, int] = {}
