@@ -217,7 +217,7 @@ $(MCP)/.made-venv:
 	$(call make_venv,$(MCP))
 
 $(MCP)/.made-servers: $(MCP)/.made-venv tests/tools/mcp-servers.txt
-	$(call install,$(MCP),tests/tools/mcp-servers.txt,-r tests/tools/mcp-servers.txt)
+	$(call install,$(MCP),tests/tools/mcp-servers.txt,--no-deps --no-compile -r tests/tools/mcp-servers.txt)
 
 # Where there is no npm, or it gets nothing, the tests of its packages are skipped, and say so.
 define get_packages

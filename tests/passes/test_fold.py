@@ -502,32 +502,52 @@ def test_a_fold_leaves_no_thought_after_it_that_is_bound_to_what_was_before() ->
     assert "thinking" not in str(compiled.wire["messages"])
 
 
-def test_a_file_that_was_read_stays_longer_unless_it_was_changed() -> None:
+def test_a_file_that_was_read_stays_longer_than_other_results() -> None:
     shown = "\n".join(f"{n:5}\t{' '.join(WORDS)}" for n in range(1, 60))
-    prose = "\n".join(" ".join(WORDS) for _ in range(60))
-    head = "Be brief. " * 12_000  # what is read with each recall counts for its price
-    agent = Agent("bot", model="gpt-5", tools=[read, ask_back], instruction=head)
-    agent = agent.sees(C.default().fold())
+    prose = "\n".join(f"{'-' * 6} {' '.join(WORDS)}" for _ in range(1, 60))
+    head = "Be brief. " * 40_000  # what is read with each recall counts for its price
+    agent = Agent("bot", model="gpt-5", tools=[read], instruction=head).sees(C.default().fold())
+    events = [user("Go", id="u")]
+    for step in range(50):
+        args, text = ({"path": f"src/part_{step}.py"}, shown) if step % 2 else ({}, prose)
+        events.append(calls("bot", "read", args, f"c{step}"))
+        events.append(returns("bot", "read", {"result": text}, f"c{step}"))
+    files = others = 0
+    for _, compiled in requests(Scene(agent, events)):
+        results = results_in(compiled)
+        files, others = files + results.count(shown), others + results.count(prose)
+    assert notes_in(compiled)
+    assert files > 1.3 * others
 
-    def seen(name: str) -> int:
-        """In how many requests the files could be read, if the file of that name is changed."""
-        events = [user("Go", id="u")]
-        for step in range(60):
-            args: JsonObject = {"path": f"src/notes_{step}.txt"}
-            text = prose
-            if step % 3 == 1:
-                args, text = {"path": f"src/part_{step}.py"}, shown
-            elif step % 3 == 2:
-                args = {"path": f"src/{name}_{step - 1}.py", "old_str": "wind", "new_str": "gale"}
-            events.append(calls("bot", "read", args, f"c{step}"))
-            events.append(returns("bot", "read", {"result": text}, f"c{step}"))
-        total = 0
-        for _, compiled in requests(Scene(agent, events)):
-            total += sum(shown in str(block) for block in results_in(compiled))
+
+@pytest.mark.parametrize("asked", ["first", "in a later turn"])
+def test_a_file_that_the_user_names_stays_until_it_was_changed(asked: str) -> None:
+    shown = "\n".join(f"{n:5}\t{' '.join(WORDS)}" for n in range(1, 60))
+    prose = "\n".join(" ".join(WORDS) for _ in range(30))
+    words = "Mend src/gate.py and lib/weir.py, please."
+
+    def files_in_view(*changed: str) -> set[str]:
+        """The files that can be read in the end, if those were changed."""
+        events = [user(words if asked == "first" else "Hello", inv="i0", id="u")]
+        if asked != "first":
+            events += [says("bot", "Hello.", inv="i0"), user(words, inv="i1")]
+        steps: list[JsonObject] = [{"path": f"src/{name}.py"} for name in ("gate", "weir", "other")]
+        steps += [{"path": f"src/{name}.py", "old_str": "wind", "new_str": ""} for name in changed]
+        steps += [{"path": f"src/notes_{n}.txt"} for n in range(60)]
+        for at, args in enumerate(steps):
+            text = f"{shown}\n   60\t{args['path']}" if at < 3 else prose
+            events.append(calls("bot", "read", args, f"c{at}", inv="i1"))
+            events.append(returns("bot", "read", {"result": text}, f"c{at}", inv="i1"))
+        # what is read with each recall counts for its price
+        agent = Agent("bot", model="gpt-5", tools=[read], instruction="Be brief. " * 60_000)
+        compiled = compile_request(
+            agent.sees(C.default().fold()), session=Session("s", events=events)
+        )
         assert notes_in(compiled)
-        return total
+        return {*re.findall(r"60\tsrc/(\w+)\.py", "\n".join(map(str, results_in(compiled))))}
 
-    assert seen("other") > 1.3 * seen("part")
+    assert files_in_view() == {"gate", "weir"}
+    assert files_in_view("gate") == {"weir"}
 
 
 def results_in(compiled: Compilation) -> list[object]:

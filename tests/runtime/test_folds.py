@@ -90,7 +90,8 @@ SHAPES = ("alone", "as a tool", "in a nested flow", "handed over to", "in code")
 @pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
 async def test_every_request_of_a_run_that_folds_is_found_again_in_its_store(address: str) -> None:
     with all_laws() as laws:
-        for at, shape in enumerate(SHAPES):
+        # each store has some of the shapes, so that each shape has its turn
+        for at, shape in [*enumerate(SHAPES)][address.startswith("postgres") :: 2]:
             served, name = MODELS[at % len(MODELS)], shape.replace(" ", "-")
             model, worker = looker(*served, 24, 14, 2)
             root = place(shape, worker)

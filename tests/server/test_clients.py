@@ -5,7 +5,6 @@ They need other versions of packages than these tests, so they live in an enviro
 """
 
 import json
-import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.live import Live, serving
-from tests.server.programs import BIN, HOME, PROGRAMS, checks, run
+from tests.server.programs import BIN, HOME, PROGRAMS, checks, find_node, run
 from weft import Agent
 from weft.ir import Prompt, ResultBlock
 from weft.server import app
@@ -24,6 +23,7 @@ if not (BIN / "llm").exists():
     warnings.warn("there is no .venv-clients: other clients are not tested", stacklevel=1)
     pytestmark = pytest.mark.skip(reason="make .venv-clients/.made-clients builds the environment")
 
+NODE = find_node()
 TRIP = {"city": "Oslo", "days": 3}
 PIECES = ("Hello ", "there.")
 HELLO = "".join(PIECES)
@@ -107,14 +107,14 @@ def test_pydantic_ai(live: Live) -> None:
 
 
 @pytest.mark.skipif(
-    shutil.which("node") is None or not (HOME / "node_modules" / "ai").exists(),
+    NODE is None or not (HOME / "node_modules" / "ai").exists(),
     reason="needs node; make .venv-clients/.made-node installs the packages",
 )
 def test_vercel(live: Live, tmp_path: Path) -> None:
     # node looks for packages in the folders above a program
     program = HOME / "with_vercel.mjs"
     program.write_text((PROGRAMS / "with_vercel.mjs").read_text())
-    told = checks(run(Path("node"), program, f"{live.url}/v1", live.token))
+    told = checks(run(NODE or Path(), program, f"{live.url}/v1", live.token))
     more = {"streamed usage": True, "structured in pieces": True, "errors": 404}
     names = ("chat", "response", "compatible")
     assert told == {check: value for name in names for check, value in expect(name, **more).items()}

@@ -4,14 +4,14 @@ The clients are programs of npm in `.venv-clients`, which `make test` builds.
 """
 
 import json
-import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.server.live import Live, read_events, serving
-from tests.server.programs import HOME, PROGRAMS, checks, run
+from tests.server.programs import HOME, PROGRAMS, checks, find_node, run
 from weft import Agent, ToolContext, tool
 from weft.ir import Prompt, ResultBlock
 from weft.server import app
@@ -44,20 +44,27 @@ def brain(prompt: Prompt) -> object:
     return RuntimeError("the model is down")
 
 
+@contextmanager
+def start_server(folder: Path) -> Iterator[Live]:
+    bot = Agent("bot", model=ScriptedModel([brain] * 50), tools=[add, pay])
+    with serving(app(bot, store=f"sqlite:///{folder}/weft.db")) as live:
+        yield live
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    bot = Agent("bot", model=ScriptedModel([brain] * 50), tools=[add, pay])
-    with serving(app(bot, store=f"sqlite:///{tmp_path}/weft.db")) as live:
+    with start_server(tmp_path) as live:
         yield live
 
 
 def start_client(live: Live, name: str, package: str) -> dict[str, object]:
     """What a program of the clients tells of a server."""
-    if shutil.which("node") is None or not (HOME / "node_modules" / package).exists():
+    node = find_node()
+    if node is None or not (HOME / "node_modules" / package).exists():
         pytest.skip("needs node; make .venv-clients/.made-node installs the packages")
     program = HOME / name  # node looks for packages in the folders above a program
     program.write_text((PROGRAMS / name).read_text())
-    return checks(run(Path("node"), program, live.url, live.token))
+    return checks(run(node, program, live.url, live.token))
 
 
 TEXT = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
@@ -113,6 +120,34 @@ def test_the_events_of_ag_ui_come_in_order(live: Live) -> None:
             assert client.post("/ag-ui/bot", json=wrong).status_code == 422
         assert client.post("/ag-ui/nobody", json=asked).status_code == 404
         assert client.get("/api/apps/bot/sessions/t").json()["state"] == {"tone": "kind", "sum": 5}
+
+
+def test_a_tool_of_the_client_is_answered_at_a_server_that_was_started_again(
+    tmp_path: Path,
+) -> None:
+    color = {"name": "color", "description": "A color.", "parameters": {"type": "object"}}
+    said = {"id": "m", "role": "user", "content": "color?"}
+    asked = {"threadId": "t", "runId": "r", "messages": [said], "tools": [color]}
+    with start_server(tmp_path) as live:
+        (start,) = [
+            one for one in post(live, "/ag-ui/bot", asked) if one["type"] == "TOOL_CALL_START"
+        ]
+    id = start["toolCallId"]
+    function = {"name": "color", "arguments": "{}"}
+    calls = [{"id": id, "type": "function", "function": function}]
+    assistant = {"id": "a", "role": "assistant", "toolCalls": calls}
+    result = {"id": "c", "role": "tool", "toolCallId": id, "content": "blue"}
+    answered = {**asked, "runId": "r2", "messages": [said, assistant, result]}
+    with start_server(tmp_path) as live:
+        kinds = [one["type"] for one in post(live, "/ag-ui/bot", answered)]
+        assert kinds[-len(TEXT) - 1 :] == [*TEXT, "RUN_FINISHED"]
+        (prompt,) = live.application.served.runners["bot"].root.model.prompts
+        assert "blue" in str(prompt)
+    # an answer that comes again, after another start, reaches no model
+    with start_server(tmp_path) as live:
+        with live.client() as client:
+            client.post("/ag-ui/bot", json=answered)
+        assert live.application.served.runners["bot"].root.model.prompts == []
 
 
 def test_a_chat_message_that_comes_twice_is_answered_once(live: Live) -> None:

@@ -130,7 +130,7 @@ class _Server:
         self.line.sendall(message)
         self.line.settimeout(timeout)
         try:
-            answer = _read(self.line, HEADER)
+            answer = read_bytes(self.line, HEADER)
         except TimeoutError:
             os.killpg(self.process.pid, signal.SIGKILL)
             _SERVERS.pop(self.key)
@@ -159,7 +159,7 @@ def _server_for(env: Mapping[str, str]) -> _Server | None:
     return _SERVERS[key]
 
 
-def _read(line: socket.socket, length: int) -> bytes:
+def read_bytes(line: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
         more = line.recv(length - len(data))
@@ -190,7 +190,9 @@ def serve(line_number: int) -> None:
         header, streams, _, _ = socket.recv_fds(line, HEADER, 3)
         if not header:
             return
-        arguments, cwd, first, settings = json.loads(_read(line, int.from_bytes(header, "big")))
+        arguments, cwd, first, settings = json.loads(
+            read_bytes(line, int.from_bytes(header, "big"))
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python warns of threads, which the vocabularies have
             child = os.fork()
@@ -233,7 +235,7 @@ def _become(arguments: list[str], cwd: str, first: str, streams: list[int]) -> N
     )
     sys.stdout = sys.__stdout__ = _writer(1, sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _writer(2, sys.stderr)  # type: ignore[misc]
-    os._exit(_exit_code(lambda: _command(arguments)))
+    os._exit(exit_code(lambda: _command(arguments)))
 
 
 def _writer(number: int, like: TextIO) -> io.TextIOWrapper:
@@ -255,7 +257,7 @@ def _command(arguments: list[str]) -> None:
     runpy.run_module("weft", run_name="__main__", alter_sys=True)
 
 
-def _exit_code(command: Callable[[], None]) -> int:
+def exit_code(command: Callable[[], object]) -> int:
     """Run it and end as an interpreter does: threads joined, exit functions run, all written."""
     code: object = 0
     try:

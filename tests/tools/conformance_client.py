@@ -12,6 +12,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
+from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 from weft import Agent, Runner
@@ -82,6 +88,57 @@ def provider(address: str) -> OAuthClientProvider:
     )
 
 
+async def choose_provider(address: str) -> httpx2.Auth:
+    """The provider of the SDK that fits the scenario."""
+    match SCENARIO:
+        case "auth/client-credentials-basic":
+            return ClientCredentialsOAuthProvider(
+                address, Tokens(), CONTEXT["client_id"], CONTEXT["client_secret"]
+            )
+        case "auth/client-credentials-jwt":
+            signing = SignedJWTParameters(
+                issuer=CONTEXT["client_id"],
+                subject=CONTEXT["client_id"],
+                signing_key=CONTEXT["private_key_pem"],
+                signing_algorithm=CONTEXT["signing_algorithm"],
+            )
+            return PrivateKeyJWTOAuthProvider(
+                address, Tokens(), CONTEXT["client_id"], signing.create_assertion_provider()
+            )
+        case "auth/enterprise-managed-authorization":
+            origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
+            resource = f"{origin}/.well-known/oauth-protected-resource/mcp"
+            async with httpx2.AsyncClient() as client:
+                (issuer,) = (await client.get(resource)).json()["authorization_servers"]
+            return IdentityAssertionOAuthProvider(
+                address,
+                Tokens(),
+                CONTEXT["client_id"],
+                CONTEXT["client_secret"],
+                issuer=issuer,
+                assertion_provider=exchange_identity,
+                token_endpoint_auth_method="client_secret_basic",
+            )
+        case _:
+            return provider(address)
+
+
+async def exchange_identity(audience: str, resource: str) -> str:
+    """What the company's identity provider gives for the user's identity, for one server."""
+    form = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+        "subject_token": CONTEXT["idp_id_token"],
+        "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+        "client_id": CONTEXT["idp_client_id"],
+        "audience": audience,
+        "resource": resource,
+    }
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(CONTEXT["idp_token_endpoint"], data=form)
+    return str(answer.json()["access_token"])
+
+
 def example(schema: Json) -> Json:
     """A value that fits a schema."""
     rules = schema if isinstance(schema, dict) else {}
@@ -114,7 +171,7 @@ def calls_in(scenario: str, tools: list[JsonObject]) -> list[tuple[str, JsonObje
 
 
 async def main(address: str) -> None:
-    auth = provider(address) if SCENARIO.startswith("auth/") else None
+    auth = await choose_provider(address) if SCENARIO.startswith("auth/") else None
     version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
     revision = "legacy" if version and version < "2026" else "auto"
     mcp = MCP(address, auth=auth, required=True, revision=revision, seconds=20, effect="pure")

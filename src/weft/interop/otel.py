@@ -66,12 +66,25 @@ class Telemetry(Plugin):
         self._seconds = meter.create_histogram(genai.DURATION, unit="s")
         self._first = meter.create_histogram(genai.FIRST_CHUNK, unit="s")
         self._content = content
+        self._has_meters = meter_provider is not None
         self._runs: dict[str, _Trace] = {}
 
-    def trace_run(self, ctx: CallbackContext) -> "_Trace":
-        """The spans of a run that begins."""
-        run = self._runs[ctx.invocation_id] = _Trace(self, ctx)
+    def trace_run(self, ctx: CallbackContext) -> "_Trace | None":
+        """The spans of a run that begins; None where nobody hears of them."""
+        run = _Trace(self, ctx)
+        if not run.is_heard and not self._is_measured():
+            return None
+        self._runs[ctx.invocation_id] = run
         return run
+
+    def _is_measured(self) -> bool:
+        """Whether an SDK takes the metrics: the API's own providers drop them."""
+        if self._has_meters:
+            return True
+        from opentelemetry import metrics
+
+        provider = type(metrics.get_meter_provider())
+        return not provider.__module__.startswith("opentelemetry.metrics")
 
     def after_run(self, ctx: CallbackContext, outcome: RunOutcome) -> None:
         """End the span of the run."""
@@ -179,6 +192,8 @@ class _Trace:
         )
         self._steps: set[_Span] = set()
         """The spans that have not ended."""
+        self.is_heard = self._root.is_heard
+        """Whether an SDK or a trace from elsewhere is there."""
 
     def begin_agent(self, agent: str, place: Place) -> "_Span":
         """An agent has its turn."""
@@ -312,6 +327,7 @@ class _Span:
         self._is_over = False
         self.context = set_span_in_context(self._span, parent)
         self.is_recording = self._span.is_recording()
+        self.is_heard = self.is_recording or self._span.get_span_context().is_valid
         self.leave: Callable[[], None] | None = None
         """What is to be done when it ends."""
         self.measured: dict[str, AttributeValue] = {}

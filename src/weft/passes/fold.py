@@ -34,6 +34,7 @@ from weft.declare.policy_parts import (
     Truncate,
 )
 from weft.diagnostics import Origin, Severity, report
+from weft.digest.acts import find_action, frame_of
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
 from weft.ir import (
@@ -54,6 +55,7 @@ from weft.late import late_pattern
 from weft.passes.env import Env, is_spoken
 from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall, offer_recall
 from weft.passes.notes import (
+    StepRole,
     StepSummary,
     merge_notes,
     result_texts,
@@ -67,14 +69,15 @@ from weft.values import compact
 
 _STEP = FOLDED.name
 
-SOON, LATE = 0.01, 0.15
+SOON, LATE, NAMED = 0.01, 0.1, 0.4
 """A step is over when the rent since its last use is this share of what a recall of it costs.
 
-`LATE` is for files that were read and not changed since: they are edited long after that. Both were
-set on recorded runs of today's coding agents.
+`LATE` is for files that were read and not changed since: they are edited long after that. `NAMED`
+is for those of them that the user's task names: they are what is to be changed. All were set on
+recorded runs of today's coding agents.
 """
 
-PATIENCE = 6.0
+PATIENCE = 4.0
 """A fold is due when the rent of what it takes out is this many times its cost.
 
 Few folds that take out nearly all cost as much as many small ones, which write again what stays,
@@ -84,11 +87,15 @@ and the lines that an edit needs are in view for longer.
 LEAST = 300
 """How many tokens a fold must take out at least."""
 
-DEARER = 1.02
+DEARER, AT_MOST = 1.02, 1.03
 """No fold makes all requests so far this many times dearer than plain history had been.
 
-A recall or two may follow it before the run ends: with them, no run is to cost 3% more.
+A recall or two may follow it before the run ends: with them, no run is to cost 3% more. `AT_MOST`
+is for a fold that later requests soon pay back: few runs end just then.
 """
+
+SOON_PAID = 0.05
+"""A fold is soon paid back by this share of as many requests as there were."""
 
 FULL = 0.8
 """A request that fills more than this share of the model's window is folded at any cost."""
@@ -116,6 +123,9 @@ _FILE = late_pattern(r"[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,5}(?![\w.])")
 
 _MOST_READS = 4
 """How many readings of a file are remembered."""
+
+_USUAL = 3
+"""How often a frame must have answered an action before what stands in it counts as a result."""
 
 _STAYS = ("state", "system", "summary", "hidden")
 """Kinds of items that are not steps."""
@@ -393,8 +403,11 @@ class _Folds:
         """The newest item that told the agent a name."""
         self._reads: MutableMapping[str, tuple[int, ...]] = {}
         """The newest items that showed a file, by its name."""
-        self._changed: set[int] = set()
-        """The steps in view with a file that was changed since."""
+        self._shown: dict[int, frozenset[str]] = {}
+        """By the index of a step in view that showed files: those not changed since."""
+        self._task_files: frozenset[str] = frozenset()
+        self._named: frozenset[str] = frozenset()
+        """The files that the user names in what it begins with, and in the newest words too."""
         self._task: set[str] = set()
         self._known: set[str] = set()
         """The names that stand in what it begins with, and those in the notes too."""
@@ -411,13 +424,21 @@ class _Folds:
         self._turn: int = 0
         self._invocation: str = ""
         """The index at which the current turn begins, and its invocation."""
+        self._asked = 0
+        """The index of the newest words of the user."""
+        self._action = ""
+        """The action that the newest item ends with, if its agent says its actions in words."""
+        self._frames: dict[str, int] = {}
+        """How often each frame answered such an action."""
+        self._results: dict[int, str] = {}
+        """By its index: the frame of an item that answers the action just before it."""
         self._thought = -1
         """The index of the newest item with a signed thought."""
         self._due = 0
         """The request before which no fold can be due."""
         self._planned: tuple[int, _Fold | int] | None = None
         """How many items were read when it was planned last, and the plan."""
-        self._summaries: dict[int, tuple[Item, StepSummary]] = {}
+        self._summaries: dict[int, tuple[Item, StepRole, StepSummary]] = {}
         """What a note may say of the steps in view, for those that were asked for."""
         self._plain = _Bill(prices)
         """What plain history had cost, and what the requests did."""
@@ -431,7 +452,8 @@ class _Folds:
         """A passing copy, for items that may still change, and for a fold of this request."""
         folds = copy(self)
         folds._steps, folds._used = self._steps[:], dict(self._used)
-        folds._front, folds._changed = self._front[:], {*self._changed}
+        folds._front, folds._shown = self._front[:], dict(self._shown)
+        folds._frames, folds._results = dict(self._frames), dict(self._results)
         folds._holders, folds._reads = ChainMap({}, self._holders), ChainMap({}, self._reads)
         folds._plain, folds._paid, folds.tail = copy(self._plain), copy(self._paid), self.tail[:]
         return folds
@@ -473,7 +495,7 @@ class _Folds:
         for text in said_texts(item.blocks):
             for name in telling_names(text):
                 self._use(self._holders.get(name, -1))
-        for name in _files_in(item):
+        for name in _files_in(item.blocks, _action_of(item)):
             self._use(self._reads.get(name, (-1,))[-1])
 
     def _use(self, index: int) -> None:
@@ -494,6 +516,15 @@ class _Folds:
         names = [name for text in result_texts(item) for name in telling_names(text)]
         if is_spoken(item) and (not item.invocation or item.invocation != self._invocation):
             self._turn, self._invocation = index, item.invocation
+        command, self._action = self._action, _action_of(item)
+        frame = _frame_of(item) if command else ""
+        if frame:
+            self._results[index] = frame
+            self._frames[frame] = self._frames.get(frame, 0) + 1
+        elif is_spoken(item):
+            before = self._named if self._asked == self._turn else self._task_files
+            self._named = before.union(_FILE.findall("\n".join(result_texts(item))))
+            self._asked = self._turn
         # what it begins with is the task, which stays
         if not self._steps and len(self._front) == index and _opens(item):
             self._front.append(item)
@@ -501,15 +532,19 @@ class _Folds:
             self._before += tokens
             self._all += tokens
             self._known = self._task = self._task | {*names}
+            self._task_files = self._named
             return
-        share = _share_of(item, env)
-        files = _files_in(item) if item.kind == "exchange" else ()
-        if share == LATE:
+        share = _share_of(item, command if frame else "", env)
+        files = _files_in(item.blocks, command) if frame or item.kind == "exchange" else ()
+        if share == LATE and files:
+            self._shown[index] = frozenset(files)
             for name in files:
                 self._reads[name] = (*self._reads.get(name, ()), index)[-_MOST_READS:]
         elif any(_EDITS.search(text) for text in said_texts(item.blocks)):
             for name in files:
-                self._changed.update(one for one in self._reads.get(name, ()) if one in self._used)
+                for one in self._reads.get(name, ()):
+                    if one in self._shown:
+                        self._shown[one] -= {name}
         self._holders.update(dict.fromkeys(names, index))
         step = _Step(index, item, tokens, share)
         self._steps.append(step)
@@ -537,7 +572,7 @@ class _Folds:
     def _has_paid(self, number: int) -> bool:
         """Whether reading all steps has cost a few times what writing the newest again costs."""
         prices, steps = self._prices, self._steps
-        newest = sum(step.tokens for step in steps[-self._keep :])
+        newest = sum(step.tokens for step in steps[self._newest_from() :])
         rent = prices.read * (number * self._tokens - self._moment)
         cost = PATIENCE * (prices.write - prices.read) * newest
         return len(steps) > self._keep and rent >= cost
@@ -566,17 +601,20 @@ class _Folds:
             if not self._has_paid(number):
                 return self._due
         later = number + 1 + len(steps) // 32  # to look at all of them costs as much as they are
-        gone = [
+        over = [
             step
-            for step in steps[: -self._keep]
+            for step in steps[: self._newest_from()]
             if self._may_go(step)
             if is_full or self._rent_of(step, number) >= self._least_rent(step, view)
         ]
+        gone = self._whole_pairs(over)
         removed = sum(step.tokens for step in gone)
         # below the minimum the provider keeps nothing: of the newest steps more stay
         least = SURELY * prices.minimum - self._before
         while gone and not is_full and self._tokens - removed < least:
             removed -= gone.pop().tokens
+            if gone and gone[-1].place + 1 in self._results:  # an action goes with its result
+                removed -= gone.pop().tokens
         rent = sum(self._rent_of(step, number) for step in gone)
         stays = self._tokens - removed
         cost = (prices.write - prices.read) * stays
@@ -599,7 +637,8 @@ class _Folds:
         if pays and not is_free:
             cached = self._before if self._is_declared(env) else 0
             paid = self._paid.after(self._before + stays + tokens, cached)
-            pays = paid <= DEARER * self._plain.after(self._all)
+            dearer = AT_MOST if cost <= SOON_PAID * number * prices.read * saved else DEARER
+            pays = paid <= dearer * self._plain.after(self._all)
         if not pays and not (is_full and saved > 0):
             return later
         reason = (
@@ -618,10 +657,14 @@ class _Folds:
         return _Fold(gone_steps, note, tokens, names, reason, declared, merges)
 
     def _summarize(self, step: _Step, env: Env) -> StepSummary:
-        item, summary = self._summaries.get(step.place, (None, None))
-        if summary is None or item is not step.item:  # of the newest ones some may still change
-            summary = summarize_step(step.item, env.agent)
-            self._summaries[step.place] = step.item, summary
+        role: StepRole = "result" if step.place in self._results else ""
+        if not role and step.place + 1 in self._results:
+            role = "action"
+        item, known_role, summary = self._summaries.get(step.place, (None, "", None))
+        # of the newest ones some may still change
+        if summary is None or item is not step.item or known_role != role:
+            summary = summarize_step(step.item, env.agent, role)
+            self._summaries[step.place] = step.item, role, summary
         return summary
 
     def _notes(self) -> list[str]:
@@ -663,12 +706,12 @@ class _Folds:
         self._due = 0
         self._planned = None
         self._free -= len(gone)
-        self._changed -= fold.gone
         for step in gone:
             self._summaries.pop(step.place, None)
+            self._shown.pop(step.place, None)
             self._tokens -= step.tokens
             self._moment -= step.tokens * self._used.pop(step.place)
-            if is_spoken(step.item):
+            if is_spoken(step.item) and self._results.pop(step.place, None) is None:
                 self.newest_spoken = max(self.newest_spoken, step.item.position)
 
     def _may_go(self, step: _Step) -> bool:
@@ -677,7 +720,30 @@ class _Folds:
             return False
         if not is_spoken(step.item):
             return True
-        return step.place < self._turn and not 0 <= self._spare <= step.item.position
+        if step.place in self._results:
+            return self._frames[self._results[step.place]] >= _USUAL
+        return step.place < self._asked and not 0 <= self._spare <= step.item.position
+
+    def _whole_pairs(self, steps: list[_Step]) -> list[_Step]:
+        """The steps without an action or its result, where the other one of them stays."""
+        if not self._results:
+            return steps
+        places = {step.place for step in steps}
+        return [step for step in steps if self._pair_of(step.place) <= places]
+
+    def _pair_of(self, place: int) -> set[int]:
+        """A step, with the action that it answers, or with what answers it."""
+        if place in self._results:
+            return {place - 1, place}
+        return {place, place + 1} if place + 1 in self._results else {place}
+
+    def _newest_from(self) -> int:
+        """The index of the first of the newest steps, which stay; an action has its result."""
+        start, left = len(self._steps), self._keep
+        while start and left:
+            start -= 1
+            left -= self._steps[start].place not in self._results
+        return start
 
     def _rent_of(self, step: _Step, number: int) -> float:
         """What it has cost to read a step since its last use."""
@@ -685,7 +751,9 @@ class _Folds:
 
     def _least_rent(self, step: _Step, view: int) -> float:
         """The rent from which on a step is over: a share of what a recall of it costs."""
-        share = SOON if step.place in self._changed else step.share
+        share, shown = step.share, self._shown.get(step.place)
+        if shown is not None and shown & self._named:
+            share = NAMED
         return share * (self._prices.read * view + self._prices.write * step.tokens)
 
     def _has_expired(self) -> bool:
@@ -742,8 +810,27 @@ def _opens(item: Item) -> bool:
     return item.kind in ("user", "state", "system", "summary")
 
 
-def _share_of(item: Item, env: Env) -> float:
-    """The share of a recall's cost that the rent of an item must reach; infinite if it stays."""
+def _action_of(item: Item) -> str:
+    """The action that an agent's words end with; nothing where it makes calls."""
+    if item.kind != "model" or not item.blocks:
+        return ""
+    last = item.blocks[-1]
+    return find_action(last.text) if isinstance(last, TextBlock) and last.role == "model" else ""
+
+
+def _frame_of(item: Item) -> str:
+    """The frame of what a program says in place of the user; nothing for words of the user."""
+    if not is_spoken(item) or len(item.blocks) != 1:
+        return ""
+    (block,) = item.blocks
+    return frame_of(block.text) if isinstance(block, TextBlock) else ""
+
+
+def _share_of(item: Item, command: str, env: Env) -> float:
+    """The share of a recall's cost that the rent of an item must reach; infinite if it stays.
+
+    `command` is the action that it answers, if that was said in words.
+    """
     if item.kind in _STAYS or item.open or item.paused or item.position < 0 or not item.event:
         return math.inf
     if item.priority == 1 or any(block.labels for block in item.blocks):
@@ -755,7 +842,7 @@ def _share_of(item: Item, env: Env) -> float:
     results = [block for block in item.blocks if isinstance(block, ResultBlock)]
     if any(block.name in own and own[block.name].compact is False for block in results):
         return math.inf
-    return LATE if _is_file(item) else SOON
+    return LATE if _is_file(item) or _READS.search(command) else SOON
 
 
 def _is_file(item: Item) -> bool:
@@ -766,10 +853,10 @@ def _is_file(item: Item) -> bool:
     return any(window_of(text) is not None for text in result_texts(item))
 
 
-def _files_in(item: Item) -> list[str]:
-    """The files that the calls of an item name, each by the last part of its path."""
-    calls = [block for block in item.blocks if isinstance(block, CallBlock | CodeBlock)]
-    paths = [path for text in said_texts(calls) for path in _FILE.findall(text)]
+def _files_in(blocks: Sequence[Block], command: str) -> list[str]:
+    """The files that calls or a command name, each by the last part of its path."""
+    calls = [block for block in blocks if isinstance(block, CallBlock | CodeBlock)]
+    paths = [path for text in (*said_texts(calls), command) for path in _FILE.findall(text)]
     return [*dict.fromkeys(paths)]
 
 

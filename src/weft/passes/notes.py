@@ -8,8 +8,9 @@ stands in the notes once, with the step that brought it first.
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from weft.digest.acts import find_action
 from weft.digest.alike import trouble_in
 from weft.digest.asked import window_of
 from weft.digest.names import SHORTEST, short_values_in, telling_names
@@ -77,9 +78,18 @@ class StepSummary(NamedTuple):
     results: Sequence[ResultNames]
 
 
-def summarize_step(item: Item, agent: str) -> StepSummary:
+StepRole = Literal["action", "result", ""]
+"""What an item is to its neighbour: an action said in words, or what answers one."""
+
+
+def summarize_step(item: Item, agent: str, role: StepRole = "") -> StepSummary:
     """What a note for an agent may say of an item."""
-    line = _line_of(item, agent)
+    if role == "result":
+        line = f"#{item.position} result"
+    elif role == "action":
+        line = f"#{item.position} {clip(first_line(_action_of(item)), _CALL)}"
+    else:
+        line = _line_of(item, agent)
     return StepSummary(line, telling_names(line), [*map(_read_names, result_texts(item))])
 
 
@@ -102,6 +112,13 @@ def write_note(
         names = [*_new_names(step, known, note_names)]
         lines.append(f"{step.line} -> {' '.join(names)}" if names else step.line)
     return "\n".join(lines), note_names
+
+
+def _action_of(item: Item) -> str:
+    """The action in an agent's words."""
+    return next(
+        (find_action(b.text) for b in reversed(item.blocks) if isinstance(b, TextBlock)), ""
+    )
 
 
 def merge_notes(notes: Sequence[str], *, letters: int) -> str:

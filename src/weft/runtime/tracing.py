@@ -57,7 +57,7 @@ class RunTrace(Protocol):
 class TracingPlugin(Protocol):
     """A plugin that traces runs, and turns that wait in a queue."""
 
-    def trace_run(self, ctx: "CallbackContext") -> RunTrace:
+    def trace_run(self, ctx: "CallbackContext") -> RunTrace | None:
         """What follows the run that begins."""
         ...
 

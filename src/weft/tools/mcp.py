@@ -316,18 +316,16 @@ class MCP:
         name = tool.source[1] if len(tool.source) > 1 else tool.name
 
         async def call(**kwargs: object) -> object:
+            from weft.tools.mcp_connection import ToolRequest
+
             ctx = cast("ToolContext", kwargs.pop(CONTEXT_PARAMETER))
             args = cast("JsonObject", kwargs)
             connection = self._connection(address)
             if name == READ_RESOURCE and tool.name == _resource_tool(self).name:
                 return await _read(connection, str(args.get("uri", "")))
-            result = await connection.call_tool(
-                name,
-                args,
-                ctx,
-                again=tool.effect in ("pure", "idempotent"),
-                on_progress=self._progress(ctx),
-            )
+            again = tool.effect in ("pure", "idempotent")
+            request = ToolRequest(name, args, again=again, on_progress=self._progress(ctx))
+            result = await connection.call_tool(request, ctx)
             return _read_result(result, self.label)
 
         return msgspec.structs.replace(

@@ -74,6 +74,36 @@ class McpAddress:
     seconds: float = 60.0
 
 
+@dataclass(frozen=True)
+class ToolRequest:
+    """A call of a server's tool."""
+
+    name: str
+    args: JsonObject
+    again: bool
+    """Whether it may be made twice, where the server died."""
+    on_progress: ProgressFnT | None = None
+
+    async def send(self, client: Client) -> types.CallToolResult:
+        """Make the call at a server that may ask while it is open."""
+        return await client.session.call_tool(
+            self.name, cast("dict[str, object]", self.args), progress_callback=self.on_progress
+        )
+
+    async def send_round(
+        self, responses: types.InputResponses | None, state: str | None, client: Client
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Make the call, with what the server wanted to know the last time."""
+        return await client.session.call_tool(
+            self.name,
+            cast("dict[str, object]", self.args),
+            progress_callback=self.on_progress,
+            input_responses=responses,
+            request_state=state,
+            allow_input_required=True,
+        )
+
+
 @dataclass
 class _OpenCall:
     """A call at a server of an older revision, which may ask the user while it is open."""
@@ -344,29 +374,13 @@ class Connection:
         self.listing = (now + fresh, tools)
         return tools
 
-    async def call_tool(
-        self,
-        name: str,
-        args: JsonObject,
-        ctx: ToolContext,
-        *,
-        again: bool,
-        on_progress: ProgressFnT | None,
-    ) -> types.CallToolResult:
+    async def call_tool(self, request: ToolRequest, ctx: ToolContext) -> types.CallToolResult:
         """What a tool of the server returns; what the server wants to know, the user is asked."""
         modern = (await self.client()).session.discover_result is not None
         run = self._call_in_rounds if modern else self._call_open
-        return await run(name, args, ctx, again=again, on_progress=on_progress)
+        return await run(request, ctx)
 
-    async def _call_in_rounds(
-        self,
-        name: str,
-        args: JsonObject,
-        ctx: ToolContext,
-        *,
-        again: bool,
-        on_progress: ProgressFnT | None,
-    ) -> types.CallToolResult:
+    async def _call_in_rounds(self, request: ToolRequest, ctx: ToolContext) -> types.CallToolResult:
         """A call that ends where the server needs something, and is made again with it."""
         number, result = 0, None
         for past in reversed(ctx.questions.past()):
@@ -380,10 +394,11 @@ class Connection:
         pause = 0.05
         while number <= MOST_ROUNDS:
             if result is None:
-                request = partial(
-                    _request_tool, name, args, on_progress, responses=responses, state=state
+                answer = await self.ask(
+                    partial(request.send_round, responses, state),
+                    again=request.again,
+                    seconds=self.address.seconds,
                 )
-                answer = await self.ask(request, again=again, seconds=self.address.seconds)
                 if isinstance(answer, types.CallToolResult):
                     return answer
                 result = answer
@@ -428,33 +443,19 @@ class Connection:
 
     # --- servers of older revisions ask while the call is open
 
-    async def _call_open(
-        self,
-        name: str,
-        args: JsonObject,
-        ctx: ToolContext,
-        *,
-        again: bool,
-        on_progress: ProgressFnT | None,
-    ) -> types.CallToolResult:
+    async def _call_open(self, request: ToolRequest, ctx: ToolContext) -> types.CallToolResult:
         id = ctx.call_id
         call = self.open_calls.get(id)
         if call is None:
-            if id in self.lost and not again:
+            if id in self.lost and not request.again:
                 self.lost.discard(id)
                 raise ServerGone(
                     self._words("ended the call while the user was asked; whether it did it is not"
                                 " known")
                 )  # fmt: skip
-
-            async def request(client: Client) -> types.CallToolResult:
-                return await client.session.call_tool(
-                    name, cast("dict[str, object]", args), progress_callback=on_progress
-                )
-
             answers = [one.answer for one in ctx.questions.past() if one.answer is not None]
             # it may wait for the user: the time that the server takes is limited below
-            asking = self.ask(request, again=again)
+            asking = self.ask(request.send, again=request.again)
             call = _OpenCall(asyncio.create_task(asking), answers)
             self.open_calls[id] = call
         try:
@@ -546,25 +547,6 @@ def _is_tool(value: object) -> bool:
 def _tool_name(value: object) -> str:
     name = cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None
     return shorten(str(name), 60) if name is not None else "a tool without a name"
-
-
-async def _request_tool(
-    name: str,
-    args: JsonObject,
-    on_progress: ProgressFnT | None,
-    client: Client,
-    *,
-    responses: types.InputResponses | None,
-    state: str | None,
-) -> types.CallToolResult | types.InputRequiredResult:
-    return await client.session.call_tool(
-        name,
-        cast("dict[str, object]", args),
-        progress_callback=on_progress,
-        input_responses=responses,
-        request_state=state,
-        allow_input_required=True,
-    )
 
 
 _FormContent: TypeAlias = dict[str, str | int | float | bool | list[str] | None]

@@ -215,7 +215,7 @@ class _Import:
             instruction=self._instruction(agent, name, "instruction"),
             global_instruction=self._instruction(agent, name, "global_instruction") or None,
             description=text(agent, "description"),
-            tools=(*own_tools.tools, *called),
+            tools=(*own_tools.tools, *own_tools.servers, *called),
             sub_agents=[child for child, theirs in below if field(theirs, "mode") not in DELEGATED],
             output_key=text(agent, "output_key") or None,
             output_schema=output,

@@ -4,7 +4,8 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -15,8 +16,11 @@ from weft.declare.functions import Foreign, name_of
 from weft.declare.tool import NAME, RESERVED, to_tools
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.errors import DeclarationError
-from weft.interop.adk.objects import HOME, field, flag, is_a, kinds, object_name, text
+from weft.interop.adk.objects import HOME, as_list, field, flag, is_a, kinds, object_name, text
 from weft.interop.adk.running import RawResult, tool_call
+
+if TYPE_CHECKING:
+    from weft.tools import MCP
 
 BUILT_IN = frozenset(
     (
@@ -26,6 +30,12 @@ BUILT_IN = frozenset(
     )
 )  # fmt: skip
 """What the provider or google-adk does itself: no function of the application's is called."""
+
+NOT_PORTED = (
+    "_auth_scheme", "_header_provider", "_progress_callback", "_sampling_callback",
+    "_elicitation_callback", "_use_mcp_resources", "_propagate_grounding_metadata",
+)  # fmt: skip
+"""What an MCP toolset of google-adk may have set that a server of Weft's does not do."""
 
 Convert = Callable[[object], Node | None]
 """An agent as a node; None for one that is being read already, which calls itself in the end."""
@@ -57,6 +67,8 @@ class ConvertedTools(NamedTuple):
     """Whether one of them may end a loop."""
     closed: tuple[Foreign, ...] = ()
     """What a run of Weft's cannot do, of what is not a tool of Weft's."""
+    servers: tuple["MCP", ...] = ()
+    """MCP servers, which are asked for their tools in each run."""
 
 
 def tools_of(
@@ -72,6 +84,7 @@ def tools_of(
             total.notes + own.notes,
             total.escalates or own.escalates,
             total.closed + own.closed,
+            total.servers + _rename_servers(own.servers, total.servers),
         )
     runs = tuple(_running(agent, tool, values, results) for tool in total.tools)
     return _last_of_each_name(total._replace(tools=runs), place)
@@ -127,6 +140,9 @@ def _last_of_each_name(tools: ConvertedTools, place: AdkPlace) -> ConvertedTools
 def _one(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
     if is_a(value, "AgentTool"):
         return _agent(place, value, convert)
+    server = _read_server(value) if is_a(value, "McpToolset") else None
+    if server is not None:
+        return ConvertedTools(servers=(server,))
     if is_a(value, "BaseToolset"):
         what = f"the toolset {type(value).__name__}"
         note = opaque(place, what, silent=True)
@@ -143,6 +159,46 @@ def _one(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
         note = opaque(place, what, silent=True)
         return ConvertedTools(notes=(note,), closed=(opaque_function(place, what),))
     return _function(place, value, function)
+
+
+def _read_server(toolset: object) -> "MCP | None":
+    """The MCP server of a toolset; None where the toolset does what Weft's does not."""
+    parameters = field(toolset, "_connection_params")
+    confirm, only = field(toolset, "_require_confirmation"), field(toolset, "tool_filter")
+    own_class = not f"{type(toolset).__module__}.".startswith(HOME)
+    written = as_list(parameters, "model_fields_set")
+    if own_class or "httpx_client_factory" in written or is_a(parameters, "SseConnectionParams"):
+        return None
+    if callable(confirm) or callable(only) or any(field(toolset, one) for one in NOT_PORTED):
+        return None
+    from weft.tools import MCP
+
+    prefix = text(toolset, "tool_name_prefix")
+    options: dict[str, object] = {
+        "only": None if only is None else as_list(toolset, "tool_filter"),
+        "prefix": f"{prefix}_" if prefix else "",
+        "confirm": confirm is True,
+        "defer": False,
+        "lifetime": field(toolset, "_tool_list_cache_ttl_seconds"),
+        "start_seconds": field(parameters, "timeout") if "timeout" in written else None,
+        "seconds": field(parameters, "sse_read_timeout") if "sse_read_timeout" in written else None,
+        "headers": field(parameters, "headers"),
+    }
+    server = text(parameters, "url")
+    if not server:
+        command = field(parameters, "server_params") or parameters
+        server = text(command, "command")
+        options |= {name: field(command, name) for name in ("args", "env", "cwd")}
+    return MCP(server, **{name: one for name, one in options.items() if one is not None})  # type: ignore[arg-type]
+
+
+def _rename_servers(servers: tuple["MCP", ...], others: tuple["MCP", ...]) -> tuple["MCP", ...]:
+    """Servers with names of their own: Weft tells servers apart by their names."""
+    taken = [other.label for other in others]
+    return tuple(
+        replace(one, name=f"{one.label}_{len(taken) + 1}") if one.label in taken else one
+        for one in servers
+    )
 
 
 def _agent(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
