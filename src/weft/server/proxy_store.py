@@ -113,6 +113,9 @@ class ProxyStore:
         try:
             if self.path is not None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
+                # it may hold what tools returned: it is nobody else's, nor is its journal
+                self.path.touch(0o600)
+                self.path.chmod(0o600)
             place = self.path or ":memory:"
             connection = sqlite3.connect(place, check_same_thread=False, isolation_level=None)
             connection.execute("PRAGMA journal_mode=WAL")
@@ -121,8 +124,6 @@ class ProxyStore:
         except (sqlite3.Error, OSError) as error:
             self._note(error)
             return None
-        if self.path is not None:  # it may hold what tools returned: it is nobody else's
-            self.path.chmod(0o600)
         return connection
 
     def _note(self, error: Exception) -> None:

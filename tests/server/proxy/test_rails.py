@@ -195,6 +195,8 @@ def test_conversations_are_found_without_a_word_from_the_client(tmp_path: Path) 
             client.post(proxy.url + CHAT.path, json=request)
             proxy.line(number)
         calls = proxy.application.log.store.list_calls()
+        files = [one.stat().st_mode & 0o777 for one in tmp_path.iterdir()]
+        assert files == [0o600] * 3  # with the journal
     places = [(call.session, call.lane) for call in calls]
     assert places[0] == places[1] == places[2] == places[3]
     assert places[4] == (places[0][0], 2)
