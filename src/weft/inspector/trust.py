@@ -21,7 +21,7 @@ from weft.declare.visit import every_node
 from weft.inspector.inspection import Inspection
 from weft.inspector.words import MaskedTexts
 from weft.session import Event
-from weft.session.flow import TRUSTED, TrustLabel, flow_in, flow_of
+from weft.session.flow import TRUSTED, FlowNote, TrustLabel, flow_in, flow_of
 from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject, compact
@@ -125,10 +125,14 @@ def _labels_of(events: Sequence[Event]) -> Iterator[TrustLabel]:
 
     An agent of another program, such as one that a proxy listens to, was sent that.
     """
-    is_foreign = all(flow_in(event.custom_metadata) is None for event in events)
+    is_foreign = all(
+        flow_in(event.custom_metadata) in (None, FlowNote(taint=("imported",))) for event in events
+    )
     before = TRUSTED
     for event in events:
-        note = flow_of(event)
+        # of what was imported, the tools are named that it came from
+        bare = msgspec.structs.replace(event, custom_metadata=None) if is_foreign else event
+        note = flow_of(bare)
         yield before | note.base if is_foreign and event.author != "user" else note.base
         before |= note.label
 

@@ -415,28 +415,33 @@ def _gather_fields(
 
     A field that has one text is not looked at again, so a list of like objects costs little.
     """
-    kind: type[object] = type(value)
-    if kind is dict:
-        for name, each in value.items():  # type: ignore[union-attr]
+    kind = type(value)
+    if kind in _SCALARS:
+        if field not in taint:
+            _gather_value(value, trust, members, field, taint, typed)
+    elif kind is dict:
+        inside: JsonObject = value  # type: ignore[assignment]
+        for name, each in inside.items():
             inner = name
             if name not in taint and name not in typed and not is_field_name(name):
                 inner = field
                 _gather_fields(name, trust, members, field, taint, typed)
             kind = type(each)
-            if kind is dict or kind is list or kind is tuple:
+            if kind not in _SCALARS:
                 _gather_fields(each, trust, members, inner, taint, typed)
             elif kind is not str and trust == "untrusted" and each is not None:
                 if inner not in taint and inner not in typed:
                     typed.add(inner)
             elif inner not in taint and (kind is str or inner not in typed):
                 _gather_value(each, trust, members, inner, taint, typed)
-    elif kind is list or kind is tuple:
-        for each in value:  # type: ignore[union-attr]
-            kind = type(each)
-            if field not in taint or kind is dict or kind is list or kind is tuple:
+    else:  # a list, or what stands for one
+        listed: list[Json] = value  # type: ignore[assignment]
+        for each in listed:
+            if field not in taint or type(each) not in _SCALARS:
                 _gather_fields(each, trust, members, field, taint, typed)
-    elif field not in taint:
-        _gather_value(value, trust, members, field, taint, typed)
+
+
+_SCALARS: frozenset[type[object]] = frozenset((str, int, float, bool, type(None)))
 
 
 def _gather_value(
