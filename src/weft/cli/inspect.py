@@ -201,8 +201,8 @@ def _require_use(options: CommandOptions) -> None:
             hint="leave out the files, programs and --html, or --listen",
         )
     arriving = {"--tokens": options.tokens, "--allow-host": options.allow_host}
-    for flag, given in {**arriving, "--upstream": options.upstream}.items():
-        if given and not options.listen:
+    for flag, setting in {**arriving, "--upstream": options.upstream}.items():
+        if setting and not options.listen:
             raise UsageError(f"{flag} is about what arrives", where=flag, hint="add --listen")
     if options.lenient and is_stored:
         raise UsageError(
