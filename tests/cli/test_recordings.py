@@ -6,8 +6,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from shutil import copy
 
+import pytest
+
 from tests.cli.run import weft
 from tests.support.recorded import coding_run
+from weft.cli import main
+from weft.recordings import Recording
 
 SAMPLES = Path(__file__).parents[1] / "recordings" / "samples"
 MAIN = "0b1c2d3e-0000-4000-8000-000000000001"
@@ -43,6 +47,23 @@ def test_sessions_of_every_format_are_imported_once(tmp_path: Path) -> None:
     again = weft(tmp_path, "sessions", "import", *names, *store, "--agent", "bot")
     assert again.returncode == 1
     assert again.stderr.count("is in the store already") == 9
+
+
+def test_no_recording_is_spelled_out_while_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a log of 500 MB holds would take a gigabyte as a text."""
+
+    spelled: list[str] = []
+
+    def spell(recording: Recording) -> str:
+        spelled.append(recording.id)
+        return "Recording()"
+
+    monkeypatch.setattr(Recording, "__repr__", spell)
+    store = f"sqlite:///{tmp_path / 'kept.db'}"
+    assert main(["sessions", "import", str(SAMPLES / "codex.jsonl"), "--store", store]) == 0
+    assert spelled == []
 
 
 def test_an_unreadable_file_is_named_and_the_others_are_imported(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from weft.compiler import compile_request
 from weft.errors import DeclarationError
 from weft.testing import ScriptedModel, call
 from weft.tools import OpenAPI
+from weft.values import compact
 
 DOCUMENTS = Path(__file__).parent / "openapi"
 
@@ -125,6 +126,27 @@ async def test_forms_deep_objects_and_basic_auth(service: str) -> None:
     assert first.response["authorization"] == "Basic a2V5Og=="
     assert second.response["query"] == {"created[gte]": ["3"], "expand": ["a", "b"]}
     assert OpenAPI(DOCUMENTS / "payments.yaml")._address == "https://api.payments.example/v1"
+
+
+async def test_a_document_with_one_bad_operation_keeps_the_others(service: str) -> None:
+    tools = OpenAPI(
+        DOCUMENTS / "chat.json", server=service, private=True, auth={"BotToken": "Bot secret"}
+    )
+    listed = {one.name: one for one in tools.get_tools()}
+    assert [*listed] == ["list_messages", "create_message"]
+    named = compact(listed["create_message"].parameters["$defs"])
+    assert '"target":{"type":"string"}' in named, "two references that end alike are two"
+    assert '"target_2":{"type":"integer"}' in named
+    assert '"items":{"$ref":"#/$defs/Filter"}' in named
+    body = {"content": "Hi", "filter": {"all": [{"all": []}]}}
+    model = ScriptedModel([call("create_message", channel_id="7", body=body), "done"])
+    done = await weft.run(Agent("bot", model=model, tools=[tools]), "Go.")
+    (sent,) = [one.response for event in done.session.events for one in event.results]
+    assert sent["path"] == "/channels/7/messages"
+    assert sent["authorization"] == "Bot secret"
+    assert json.loads(sent["body"]) == body
+    (warning,) = [one for one in done.diagnostics if one.code == "WEFT307"]
+    assert "the operation 'broken' is left out" in warning.message
 
 
 async def test_keys_in_queries_headers_and_pictures(service: str) -> None:

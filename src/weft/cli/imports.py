@@ -36,7 +36,9 @@ def import_command(options: CommandOptions) -> int:
     """Read sessions of other programs into a store: 1 if something could not be read."""
     require_format(options.recorded_format)
     files = files_in(options.files or ())
-    outcome = asyncio.run(_store_recordings(options, files))
+    outcome = ImportOutcome()
+    # it returns nothing: asyncio spells out what a run returns, all recordings too
+    asyncio.run(_store_recordings(options, files, outcome))
     if options.as_json:
         print_json(_as_json(outcome))
     else:
@@ -46,9 +48,10 @@ def import_command(options: CommandOptions) -> int:
     return 1 if outcome.failed else 0
 
 
-async def _store_recordings(options: CommandOptions, files: list[Path]) -> ImportOutcome:
+async def _store_recordings(
+    options: CommandOptions, files: list[Path], outcome: ImportOutcome
+) -> None:
     """Store each recording; a file that cannot be read is named, and the others are taken."""
-    outcome = ImportOutcome()
     store = open_store(options.address)
     try:
         recordings = read_recorded_files(files, options, outcome.failed)
@@ -61,7 +64,6 @@ async def _store_recordings(options: CommandOptions, files: list[Path]) -> Impor
                 outcome.failed.append(error)
     finally:
         await store.close()
-    return outcome
 
 
 async def _take(

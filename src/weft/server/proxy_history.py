@@ -32,8 +32,8 @@ class HistoryDigests:
         cache = self._known.setdefault(name, MessageCache())
         chain = [blake2b(name.encode(), digest_size=16).digest(), *cache.find(body.keys)]
         for message in body.messages[len(chain) - 1 :]:
-            said = blake2b(encode(_plain(message)), digest_size=16).digest()
-            chain.append(blake2b(chain[-1] + said, digest_size=16).digest())
+            message_hash = blake2b(encode(_plain(message)), digest_size=16).digest()
+            chain.append(blake2b(chain[-1] + message_hash, digest_size=16).digest())
         cache.keep(body.keys, chain[1:])
         return chain
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
@@ -176,8 +177,15 @@ class OpenAPI:
         return [*self._ask(None).tools]
 
     def _ask(self, context: "ReadonlyContext[object] | None") -> ToolListing:
-        wanted = [one for one in self._operations if self.only is None or one.id in self.only]
-        tools = [self._bind(self._declare(one), one) for one in wanted]
+        tools: list[Tool] = []
+        problems = [*self._problems]
+        for one in self._operations:
+            if self.only is not None and one.id not in self.only:
+                continue
+            try:
+                tools.append(self._bind(self._declare(one), one))
+            except DeclarationError as error:  # the others are as good as they were
+                problems.append((one.id, error.message))
         agent = context.agent_name if context is not None else ""
         warnings = [
             report(
@@ -186,7 +194,7 @@ class OpenAPI:
                 f"the operation {name!r} is left out: {problem}",
                 "mend the document, or name those that you want: only=[...]",
             )
-            for name, problem in self._problems
+            for name, problem in problems
             if self.only is None or name in self.only
         ]
         return ToolListing(tuple(defer_large(drop_repeated(tools), self.defer)), tuple(warnings))
@@ -375,6 +383,11 @@ _BODIES = (
 )  # fmt: skip
 
 
+_LEFT_OUT = (
+    "xml", "externalDocs", "discriminator", "example", "deprecated", "$recursiveAnchor",
+)  # fmt: skip
+
+
 class _OperationReader:
     """One operation on its way to a tool, and the schemas that it needs."""
 
@@ -382,6 +395,10 @@ class _OperationReader:
         self._document = document
         self._is_old = str(document.get("openapi")).startswith("3.0")
         self._definitions: dict[str, Json] = {}
+        self._names: dict[str, str] = {}
+        """By reference: what it is called among the definitions."""
+        self._inside: list[str] = []
+        """The definitions that are being read, the innermost last."""
 
     def operation(self, id: str, method: str, path: str, item: JsonObject) -> Operation:
         own = _object_at(item, method)
@@ -473,16 +490,22 @@ class _OperationReader:
         """A schema as a tool has it: what it refers to stands under `$defs`."""
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            name = re.sub(r"[^A-Za-z0-9_.-]", "_", reference.rpartition("/")[2]) or "schema"
-            if name not in self._definitions:
+            name = self._names.get(reference, "")
+            if not name:
+                name = self._names[reference] = self._free_name(reference)
                 self._definitions[name] = {}  # one that contains itself is not read for ever
                 target = _find(self._document, reference)
+                self._inside.append(name)
                 inner = self._schema(target if isinstance(target, dict) else {})
+                self._inside.pop()
                 self._definitions[name] = inner
             return {"$ref": f"#/$defs/{name}"}
         rules: JsonObject = {}
         for key, value in schema.items():
-            if key in ("xml", "externalDocs", "discriminator", "example", "deprecated"):
+            if key in _LEFT_OUT:
+                continue
+            if key == "$recursiveRef":  # as JSON Schema said it once
+                rules |= {"$ref": f"#/$defs/{self._inside[-1]}"} if self._inside else {}
                 continue
             if key in ("properties", "patternProperties", "$defs", "definitions"):
                 rules[key] = self._children(value)
@@ -493,6 +516,12 @@ class _OperationReader:
             else:
                 rules[key] = value
         return self._modernise(_without_read_only(rules, schema))
+
+    def _free_name(self, reference: str) -> str:
+        """A name for what is referred to that no other reference has."""
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", reference.rpartition("/")[2]) or "schema"
+        tries = (name if number == 1 else f"{name}_{number}" for number in count(1))
+        return next(one for one in tries if one not in self._definitions)
 
     def _children(self, value: Json) -> Json:
         fields = value.items() if isinstance(value, dict) else ()
