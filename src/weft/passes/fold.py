@@ -403,7 +403,7 @@ class _Folds:
         """The newest item that told the agent a name."""
         self._reads: MutableMapping[str, tuple[int, ...]] = {}
         """The newest items that showed a file, by its name."""
-        self._shown: dict[int, frozenset[str]] = {}
+        self._files_shown: dict[int, frozenset[str]] = {}
         """By the index of a step in view that showed files: those not changed since."""
         self._task_files: frozenset[str] = frozenset()
         self._named: frozenset[str] = frozenset()
@@ -452,7 +452,7 @@ class _Folds:
         """A passing copy, for items that may still change, and for a fold of this request."""
         folds = copy(self)
         folds._steps, folds._used = self._steps[:], dict(self._used)
-        folds._front, folds._shown = self._front[:], dict(self._shown)
+        folds._front, folds._files_shown = self._front[:], dict(self._files_shown)
         folds._frames, folds._results = dict(self._frames), dict(self._results)
         folds._holders, folds._reads = ChainMap({}, self._holders), ChainMap({}, self._reads)
         folds._plain, folds._paid, folds.tail = copy(self._plain), copy(self._paid), self.tail[:]
@@ -537,14 +537,14 @@ class _Folds:
         share = _share_of(item, command if frame else "", env)
         files = _files_in(item.blocks, command) if frame or item.kind == "exchange" else ()
         if share == LATE and files:
-            self._shown[index] = frozenset(files)
+            self._files_shown[index] = frozenset(files)
             for name in files:
                 self._reads[name] = (*self._reads.get(name, ()), index)[-_MOST_READS:]
         elif any(_EDITS.search(text) for text in said_texts(item.blocks)):
             for name in files:
                 for one in self._reads.get(name, ()):
-                    if one in self._shown:
-                        self._shown[one] -= {name}
+                    if one in self._files_shown:
+                        self._files_shown[one] -= {name}
         self._holders.update(dict.fromkeys(names, index))
         step = _Step(index, item, tokens, share)
         self._steps.append(step)
@@ -708,7 +708,7 @@ class _Folds:
         self._free -= len(gone)
         for step in gone:
             self._summaries.pop(step.place, None)
-            self._shown.pop(step.place, None)
+            self._files_shown.pop(step.place, None)
             self._tokens -= step.tokens
             self._moment -= step.tokens * self._used.pop(step.place)
             if is_spoken(step.item) and self._results.pop(step.place, None) is None:
@@ -739,10 +739,10 @@ class _Folds:
 
     def _newest_from(self) -> int:
         """The index of the first of the newest steps, which stay; an action has its result."""
-        start, left = len(self._steps), self._keep
-        while start and left:
+        start, to_keep = len(self._steps), self._keep
+        while start and to_keep:
             start -= 1
-            left -= self._steps[start].place not in self._results
+            to_keep -= self._steps[start].place not in self._results
         return start
 
     def _rent_of(self, step: _Step, number: int) -> float:
@@ -751,8 +751,8 @@ class _Folds:
 
     def _least_rent(self, step: _Step, view: int) -> float:
         """The rent from which on a step is over: a share of what a recall of it costs."""
-        share, shown = step.share, self._shown.get(step.place)
-        if shown is not None and shown & self._named:
+        share, files = step.share, self._files_shown.get(step.place)
+        if files is not None and files & self._named:
             share = NAMED
         return share * (self._prices.read * view + self._prices.write * step.tokens)
 
