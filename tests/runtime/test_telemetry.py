@@ -23,10 +23,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests.server.live import serving
-from weft import Agent, Approve, Content, Part, Runner, tool
+from weft import Agent, Approve, Content, Part, RunConfig, Runner, tool
 from weft.interop import otel
 from weft.interop.otel import Telemetry
-from weft.ir import ModelResponse
+from weft.ir import ModelResponse, Prompt
 from weft.server import app
 from weft.session import Usage
 from weft.stores import open_store
@@ -240,6 +240,31 @@ async def test_what_a_tool_logs_belongs_to_its_span(collector: Collector) -> Non
         (line, span.trace, span.id) for line, span in zip(words, spans, strict=True)
     }
     assert not trace.get_current_span().get_span_context().is_valid
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_a_model_logs_belongs_to_its_span(collector: Collector, streamed: bool) -> None:
+    log, handler = logging.getLogger("tests.shop"), SpanHandler()
+
+    async def reply(prompt: Prompt) -> str:
+        await asyncio.sleep(0)
+        log.warning("asked about %s", prompt.agent)
+        return "one two three"
+
+    first, second = (Agent(name, model=ScriptedModel([reply])) for name in ("first", "second"))
+    runner = Runner(first | second, plugins=[collector.telemetry()])
+    log.addHandler(handler)
+    try:
+        async for event in runner.run("Where?", config=RunConfig(stream=streamed)):
+            assert not trace.get_current_span().get_span_context().is_valid, event
+    finally:
+        log.removeHandler(handler)
+    chats = [span for span in collector.spans if span.name.startswith("chat")]
+    agents = {span.id: span.attributes["gen_ai.agent.name"] for span in chats}
+    assert {(line, agents[id]) for line, _, id in handler.lines} == {
+        ("asked about first", "first"),
+        ("asked about second", "second"),
+    }
 
 
 async def test_agents_of_every_shape_stand_where_they_run(collector: Collector) -> None:

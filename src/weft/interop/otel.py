@@ -10,7 +10,7 @@ business. Without an SDK nothing is recorded.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextvars import Token
 from typing import TYPE_CHECKING
 
@@ -358,6 +358,26 @@ class _Span:
             self._first = time.perf_counter() - self._begun
             self.set(genai.REQUEST_STREAM, value=True)
             self.set(genai.RESPONSE_FIRST_CHUNK, self._first)
+
+    async def follow(self, answers: AsyncIterator[ModelResponse]) -> AsyncIterator[ModelResponse]:
+        """The answers of a model; while one is waited for, this is the span at work."""
+        from opentelemetry.context import attach, detach
+
+        stream = aiter(answers)
+        try:
+            while True:
+                # never while the consumer has the word: this task is the consumer's
+                token = attach(self.context)
+                try:
+                    answer = await anext(stream)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    detach(token)
+                yield answer
+        finally:
+            if isinstance(answers, AsyncGenerator):
+                await answers.aclose()
 
     def end(
         self, outcome: "Compilation | ModelResponse | Outcome | BaseException | None" = None

@@ -163,7 +163,8 @@ class ModelCall:
         if problems:
             self._tell(problems)
         wire = self._wire if self._wire is not None else lowered.wire
-        return self._model().generate(self._prompt, wire, stream=self.stream)
+        answers = self._model().generate(self._prompt, wire, stream=self.stream)
+        return self._traced.follow(answers) if trace is not None and self._traced else answers
 
     def _tell(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""

@@ -7,6 +7,8 @@ made and nothing is called.
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from weft.compiler import Compilation
     from weft.content import FunctionCall
     from weft.declare import CallbackContext
@@ -20,6 +22,10 @@ class TracedStep(Protocol):
 
     def note_chunk(self) -> None:
         """A piece of a model's answer has come."""
+        ...
+
+    def follow(self, answers: "AsyncIterator[ModelResponse]") -> "AsyncIterator[ModelResponse]":
+        """The answers of a model, which is asked inside the step: what it logs belongs to it."""
         ...
 
     def end(
