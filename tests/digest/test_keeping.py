@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.support.linear import check_linear
+from weft.digest.acts import find_action
 from weft.digest.keeping import (
     ExtractEntry,
     extract,
@@ -15,6 +16,8 @@ from weft.digest.keeping import (
     must_keep,
     open_lines,
 )
+from weft.digest.names import short_values_in, telling_names
+from weft.passes.fold import find_files
 
 
 def letters(text: str) -> int:
@@ -111,3 +114,16 @@ def test_an_extract_never_exceeds_its_limit_and_holds_what_it_must() -> None:
 @pytest.mark.parametrize("text", ["a1", "x@", "1,", "/"])
 def test_a_long_text_takes_no_more_than_its_length(text: str) -> None:
     check_linear(lambda text: (marks_in(text), open_lines(text)), text * 100_000)
+
+
+@pytest.mark.parametrize("piece", ["x", "a.", "1,", "a1", "a-", "/a", " ", "<a>", "'"])
+def test_names_values_and_files_are_found_in_time_that_grows_with_the_text(piece: str) -> None:
+    def look(text: str) -> object:
+        return telling_names(text), short_values_in(text), [*find_files(text)], find_action(text)
+
+    check_linear(look, piece * (60_000 // len(piece)))
+
+
+def test_files_are_found_without_their_folders() -> None:
+    text = "see src/app.py, (lib/.env.local) a.b.ts, v1.2.3 tests/x_test.py-old and end."
+    assert [*find_files(text)] == ["app.py", "env.local", "a.b.ts", "x_test.py"]

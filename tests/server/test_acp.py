@@ -12,6 +12,7 @@ import pytest
 from acp import schema
 from acp.client.connection import ClientSideConnection
 
+from tests.support.fork_programs import command_of
 from tests.tools.mcp_servers import TOY
 
 PROGRAM = '''
@@ -156,7 +157,8 @@ async def test_an_editor_talks_permits_and_comes_back(tmp_path: Path) -> None:
         assert editor.take()[-1] == ("agent_message_chunk", " hello")
         assert (tmp_path / "journal").read_text() == "paid 3\npaid 3\n"
         # a fork goes its own way, and has the tools of the editor's servers
-        server = schema.McpServerStdio(name="toy", command=sys.executable, args=[str(TOY)], env=[])
+        program, *arguments = command_of(TOY)
+        server = schema.McpServerStdio(name="toy", command=program, args=arguments, env=[])
         forked = await conn.fork_session(
             session_id=session, cwd=str(tmp_path), mcp_servers=[server]
         )

@@ -24,6 +24,7 @@ _VALUE = re.compile(r"(?<![\w./:@#-])[$€£¥]?(\w+(?:[.:-]\w+)*)%?(?![\w/@])")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SHORT = re.compile(r"(?=.*\d.*\d|.*[A-Za-z].*\d|.*\d.*[A-Za-z]).{2,5}")
 """Two digits, or a digit and a letter: one digit alone stands everywhere."""
+_LONGEST_SHORT = 5
 
 
 def short_values_in(text: str) -> list[str]:
@@ -33,7 +34,8 @@ def short_values_in(text: str) -> list[str]:
     """
     ungrouped = GROUPED.sub(lambda match: match[0].replace(",", ""), text)
     spelled_plainly = map(plain_value, _VALUE.findall(ungrouped))
-    return [one for one in dict.fromkeys(spelled_plainly) if _SHORT.fullmatch(one)]
+    short = (one for one in dict.fromkeys(spelled_plainly) if len(one) <= _LONGEST_SHORT)
+    return [one for one in short if _SHORT.fullmatch(one)]
 
 
 def plain_value(token: str) -> str:

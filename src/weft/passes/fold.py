@@ -12,7 +12,7 @@ they were made. So a fold that was made once is found again in every later reque
 import math
 from bisect import bisect_left
 from collections import ChainMap
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
@@ -118,8 +118,10 @@ _EDITS = late_pattern(
 )
 """A call that changes a file, by what it passes on."""
 
-_FILE = late_pattern(r"[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,5}(?![\w.])")
-"""The name of a file, without its folders."""
+_NAME = late_pattern(r"[\w.@+-]+")
+_ENDING = late_pattern(r"[A-Za-z]\w{0,5}(?![\w.])")
+_TRIES = 3
+"""How many dots of a name are looked at, from its end."""
 
 _MOST_READS = 4
 """How many readings of a file are remembered."""
@@ -523,7 +525,7 @@ class _Folds:
             self._frames[frame] = self._frames.get(frame, 0) + 1
         elif is_spoken(item):
             before = self._named if self._asked == self._turn else self._task_files
-            self._named = before.union(_FILE.findall("\n".join(result_texts(item))))
+            self._named = before.union(find_files("\n".join(result_texts(item))))
             self._asked = self._turn
         # what it begins with is the task, which stays
         if not self._steps and len(self._front) == index and _opens(item):
@@ -856,8 +858,22 @@ def _is_file(item: Item) -> bool:
 def _files_in(blocks: Sequence[Block], command: str) -> list[str]:
     """The files that calls or a command name, each by the last part of its path."""
     calls = [block for block in blocks if isinstance(block, CallBlock | CodeBlock)]
-    paths = [path for text in (*said_texts(calls), command) for path in _FILE.findall(text)]
+    paths = [path for text in (*said_texts(calls), command) for path in find_files(text)]
     return [*dict.fromkeys(paths)]
+
+
+def find_files(text: str) -> Iterator[str]:
+    """The names of files in a text, without their folders."""
+    for name in _NAME.findall(text):
+        name, end = name.lstrip("."), None
+        for _ in range(_TRIES):
+            end = name.rfind(".", 1, end)
+            if end < 0:
+                break
+            ending = _ENDING.match(name, end + 1)
+            if ending is not None:
+                yield name[: ending.end()]
+                break
 
 
 def _note_item(text: str, first: Item, gone: Sequence[Item]) -> Item:
