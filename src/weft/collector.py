@@ -12,6 +12,8 @@ from threading import Lock
 _pausing = Lock()
 _pauses = 0
 _was_enabled = False
+_others_freeze = False
+"""Whether somebody else has frozen objects. To count them takes long: that is done until then."""
 
 
 @contextmanager
@@ -33,13 +35,14 @@ def collector_paused() -> Generator[None, None, None]:
 
 def _resume(was_enabled: bool) -> None:
     """Let the collector work again after the last pause, if it did before the first."""
-    global _was_enabled
+    global _was_enabled, _others_freeze
     _was_enabled = _was_enabled or was_enabled
     if not _pauses and _was_enabled:
         _was_enabled = False
         # Its first look would be at all that was read, and stop every thread for it: so that
         # counts as old at once. Whoever has frozen objects of their own keeps them frozen.
-        if not gc.get_freeze_count():
+        _others_freeze = _others_freeze or gc.get_freeze_count() > 0
+        if not _others_freeze:
             gc.freeze()
             gc.unfreeze()
         gc.enable()
