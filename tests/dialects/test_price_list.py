@@ -308,7 +308,8 @@ def test_an_installed_list_of_another_make_is_reported_and_passed_over(
         assert price_of("claude-opus-5") is not None
     (record,) = caplog.records
     assert (
-        "genai-prices 9.9 cannot be read (TypeError: `object` is no known rule)" in record.message
+        "genai-prices 9.9 cannot be read (TypeError: `object` is not a known rule)"
+        in record.message
     )
 
 

@@ -286,6 +286,26 @@ def openai_agents_trace(talk: list[Said]) -> JsonObject:
             "ended_at": TIME, "span_data": data}  # fmt: skip
 
 
+def ai_sdk(talk: list[Said]) -> JsonObject:
+    """A span of Vercel's, with its messages as JSON."""
+    messages: list[Json] = []
+    for one in talk[:-1]:
+        part: JsonObject = {"type": "text", "text": one.text}
+        role = "user" if one.who == "user" else "assistant"
+        if one.who == "call":
+            part = {"type": "tool-call", "toolCallId": one.id, "toolName": "look",
+                    "input": {"q": one.text}}  # fmt: skip
+        elif one.who == "result":
+            role, output = "tool", {"type": "text", "value": one.text}
+            part = {"type": "tool-result", "toolCallId": one.id, "toolName": "look",
+                    "output": output}  # fmt: skip
+        messages.append({"role": role, "content": [part]})
+    name = "ai.generateText.doGenerate"
+    return _otlp({"ai.operationId": name, "ai.model.id": MODEL,
+                  "ai.prompt.messages": json.dumps(messages),
+                  "ai.response.text": talk[-1].text})  # fmt: skip
+
+
 def chat_run(talk: list[Said]) -> JsonObject:
     return {"id": "r", "model": MODEL, "steps": 9, "messages": [*map(chat, talk)]}
 
@@ -296,6 +316,7 @@ def mini_swe(talk: list[Said]) -> JsonObject:
 
 MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "agent-framework": agent_framework,
+    "ai-sdk": ai_sdk,
     "atif": atif,
     "autogen": autogen,
     "chat run": chat_run,

@@ -117,13 +117,13 @@ def rewind_command(options: CommandOptions) -> int:
         async with open_existing_store(options.address) as store:
             session = await find_session(store, options.id, app=options.app, user=options.only_user)
             key = SessionKey(session.app_name, session.user_id, session.id)
-            return await _rewound(store, key, options.before)
+            return await _rewind_session(store, key, options.before)
 
     print(asyncio.run(work()))
     return 0
 
 
-async def _rewound(store: Store, key: SessionKey, before: str | None) -> str:
+async def _rewind_session(store: Store, key: SessionKey, before: str | None) -> str:
     # a run of the session must end first, or its events would follow the rewind
     lease = await store.lease(key, busy="queue", interrupt=lambda: None)
     try:

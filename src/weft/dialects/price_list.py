@@ -341,7 +341,7 @@ def _read_change(price: "types.ConditionalPrice") -> PriceChange:
             hours = _in_utc(price.constraint.start_time), _in_utc(price.constraint.end_time)
             return PriceChange(amounts, hours=hours)
         case _:
-            raise TypeError(f"`{type(price.constraint).__name__}` is no known condition")
+            raise TypeError(f"`{type(price.constraint).__name__}` is not a known condition")
 
 
 def _in_utc(moment: time) -> time:
@@ -373,7 +373,7 @@ def _amounts_of(listed: dict[str, object], tokens: int) -> Amounts:
             return float(reached[-1] if reached else price.base)
         if price is None or isinstance(price, Decimal):
             return None if price is None else float(price)
-        raise TypeError(f"`{type(price).__name__}` is no known price")
+        raise TypeError(f"`{type(price).__name__}` is not a known price")
 
     return Amounts(
         price("input_mtok"),
@@ -413,7 +413,7 @@ def _read_clause(clause: "types.MatchLogic", id: str) -> Iterator[tuple[str, ...
         case types.ClauseRegex():
             yield (f"~{clause.regex}",)
         case _:
-            raise TypeError(f"`{type(clause).__name__}` is no known rule")
+            raise TypeError(f"`{type(clause).__name__}` is not a known rule")
 
 
 def _short(how: str, text: str, id: str) -> str:

@@ -282,7 +282,7 @@ def _below(value: Json, place: str, field: str, *, inside: bool = False) -> Iter
 
 
 def _object(value: JsonObject, place: str, field: str, *, inside: bool) -> Iterator[Found]:
-    if value.get("type") == "progress":  # what a sub-agent did meanwhile, for display
+    if _is_display(value):
         return
     speaks = field != "info" and _speaks(value)
     is_call, is_result = _is_call(value, field), _is_result(value, field)
@@ -318,6 +318,13 @@ def _object(value: JsonObject, place: str, field: str, *, inside: bool) -> Itera
     for key, one in value.items():
         if key not in _SKIPPED:
             yield from _below(one, f"{place}.{key}", key, inside=inside or speaks)
+
+
+def _is_display(value: JsonObject) -> bool:
+    """Whether an object is for people to see, and no model is sent it."""
+    kind = text_at(value, "type")
+    # what a sub-agent did meanwhile; data that a page draws; a notice about who speaks next
+    return kind == "progress" or (kind.startswith("data-") and "data" in value)
 
 
 def _carries(value: JsonObject, notes: Collection[str]) -> bool:
@@ -472,7 +479,8 @@ def _is_step(value: JsonObject) -> bool:
     if kind == "gemini" or (kind == "user" and "content" in value and "uuid" not in value):
         return True
     if isinstance(kind, str) and kind.endswith(("Message", "Event")) and isinstance(source, str):
-        return "content" in value
+        # AutoGen says which agent is next, and shows an answer as it comes
+        return "content" in value and not kind.startswith(("Select", "ModelClientStreaming"))
     if "action" in value or isinstance(value.get("observation"), str):
         return False
     return source in ("user", "agent", "system") and "message" in value
@@ -500,7 +508,7 @@ def _words(value: Json, field: str = "") -> Iterator[str]:
                 return
         if len(value) > _WORDY and " " in value.strip():
             yield value
-    elif isinstance(value, dict) and _medium(value, field) is None:
+    elif isinstance(value, dict) and _medium(value, field) is None and not _is_display(value):
         # a call that is shown to people says there what it does
         notes = {*_NOTES, "description"} if "displayName" in value else _NOTES
         if "message_type" in value:  # what a step says, taken apart

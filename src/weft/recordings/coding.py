@@ -11,6 +11,7 @@ import msgspec
 
 from weft.content import Part, call_part, result_part, text_part, thought_part
 from weft.dialects import dialect_named
+from weft.dialects.anthropic import lifetime_of_writes
 from weft.dialects.wire import linked_part, object_in, objects_in, text_at
 from weft.errors import SessionError, UsageError
 from weft.recordings.recording import (
@@ -22,7 +23,7 @@ from weft.recordings.recording import (
     with_fields,
 )
 from weft.recordings.requests import RequestReader
-from weft.session import Usage
+from weft.session import Event, Usage
 from weft.values import Json, JsonObject, compact
 
 
@@ -39,25 +40,37 @@ class TranscriptLine(NamedTuple):
 def is_claude_code(row: JsonObject) -> bool:
     """Whether a line is one of Claude Code's."""
     if row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict):
-        return "uuid" in row or "sessionId" in row
+        return "uuid" in row or "sessionId" in row or "session_id" in row
     if row.get("type") == "summary":
         return "leafUuid" in row
+    if row.get("type") == "system" and "session_id" in row:  # what the program prints as it runs
+        return True
     return ("sessionId" in row and "type" in row) or row.get("type") == "file-history-snapshot"
 
 
 def read_claude_code(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
     """The conversation of a transcript, and each conversation of a sub-agent as its own."""
-    main = [line for line in lines if not line.value.get("isSidechain")]
-    sides = [line for line in lines if line.value.get("isSidechain")]
-    id = next((text_at(line.value, "sessionId") for line in lines if line.value.get("sessionId")),
-              name)  # fmt: skip
+    main = [line for line in lines if not _is_side(line)]
+    sides = [line for line in lines if _is_side(line)]
+    ids = (text_at(line.value, "sessionId") or text_at(line.value, "session_id") for line in lines)
+    id = next(filter(None, ids), name)
     spoken = any(line.value.get("type") in ("user", "assistant") for line in main)
     if spoken or not sides:
         yield _ClaudeCode(where).read(main, id)
     for number, side in enumerate(_conversations(sides), 1):
-        agent = text_at(side[0].value, "agentId") or str(number)
+        agent = text_at(side[0].value, "agentId") or _caller(side[0]) or str(number)
         place = f"{where}, sub-agent {agent}"
         yield _ClaudeCode(place).read(side, f"{id}/{agent}")
+
+
+def _is_side(line: TranscriptLine) -> bool:
+    """Whether a line is of a sub-agent."""
+    return bool(line.value.get("isSidechain") or line.value.get("parent_tool_use_id"))
+
+
+def _caller(line: TranscriptLine) -> str:
+    """The call that started the sub-agent, which is what tells it where the program prints it."""
+    return text_at(line.value, "parent_tool_use_id")
 
 
 def _conversations(lines: Sequence[TranscriptLine]) -> list[list[TranscriptLine]]:
@@ -66,7 +79,7 @@ def _conversations(lines: Sequence[TranscriptLine]) -> list[list[TranscriptLine]
     grouped: dict[str, list[TranscriptLine]] = {}
     for line in lines:
         uuid, parent = text_at(line.value, "uuid"), text_at(line.value, "parentUuid")
-        root = text_at(line.value, "agentId") or roots.get(parent, uuid)
+        root = text_at(line.value, "agentId") or _caller(line) or roots.get(parent, uuid)
         roots[uuid] = root
         grouped.setdefault(root, []).append(line)
     return list(grouped.values())
@@ -216,6 +229,7 @@ class _ClaudeCode:
             model=text_at(message, "model"),
             usage=read_usage(whole, usage.get("output_tokens"), read),
             cache_write=written or None,
+            cache_lifetime=lifetime_of_writes(usage) if written else None,
         )
 
     def _parts(self, line: TranscriptLine, role: str) -> tuple[list[Part], list[Part]]:
@@ -458,6 +472,103 @@ def _output(item: JsonObject) -> JsonObject:
     if isinstance(output, dict) and isinstance(output.get("content"), str):
         return {"result": output["content"]}
     return {"result": output if isinstance(output, str) else compact(output)}
+
+
+# --- what the programs print of a run, line by line: `codex exec --json`, `opencode run`
+
+
+def is_codex_stream(row: JsonObject) -> bool:
+    """Whether a line is one that `codex exec --json` prints."""
+    kind = text_at(row, "type")
+    item = row.get("item")
+    return (kind == "thread.started" and "thread_id" in row) or (
+        kind in ("item.started", "item.updated", "item.completed") and isinstance(item, dict)
+    )
+
+
+def read_codex_stream(
+    lines: Sequence[TranscriptLine], name: str, where: str
+) -> Iterator[Recording]:
+    """What was said and done in a run; the task that it was given is not printed."""
+    transcript = Transcript(where, format="codex", provider="openai-responses")
+    id = name
+    for line in lines:
+        kind, item = text_at(line.value, "type"), object_in(line.value.get("item"))
+        transcript.place = line.where
+        if kind == "thread.started":
+            id = text_at(line.value, "thread_id") or name
+        elif kind == "turn.completed":
+            usage = _codex_usage(object_in(line.value.get("usage")))
+            at = next((at for at in range(len(transcript.events) - 1, -1, -1)
+                       if object_of(transcript.events[at]) == "model"), None)  # fmt: skip
+            if at is not None:  # of all answers of the turn together
+                event = transcript.events[at]
+                transcript.events[at] = msgspec.structs.replace(event, usage=usage)
+        elif kind == "item.completed":
+            _take_codex_item(transcript, item, line.where)
+        else:
+            transcript.put_aside(f"line `{kind}`", "it is said again when it ends", line.where)
+    yield transcript.recording(id)
+
+
+def object_of(event: Event) -> str:
+    """Whose content an event has."""
+    return (event.content.role or "") if event.content is not None else ""
+
+
+def _take_codex_item(transcript: Transcript, item: JsonObject, where: str) -> None:
+    kind, id = text_at(item, "type"), text_at(item, "id")
+    if kind in ("agent_message", "assistant_message"):
+        transcript.answer([text_part(text_at(item, "text"))])
+    elif kind == "reasoning":
+        transcript.answer([thought_part(text_at(item, "text"))])
+    elif kind in _PRINTED_RESULTS:
+        known = ("id", "type", "status", *_PRINTED_RESULTS[kind])
+        arguments: JsonObject = {key: one for key, one in item.items() if key not in known}
+        name = text_at(item, "tool") or kind
+        transcript.answer([call_part(name, arguments, id=id)])
+        response = {key: item[key] for key in _PRINTED_RESULTS[kind] if item.get(key) is not None}
+        if response:
+            transcript.results([result_part(name, response, id=id)])
+    else:
+        transcript.put_aside(f"item `{kind}`", "a notice for display", where)
+
+
+_PRINTED_RESULTS = {
+    "command_execution": ("aggregated_output", "exit_code"),
+    "mcp_tool_call": ("result", "error"),
+    "file_change": (),
+    "web_search": (),
+    "collab_tool_call": ("agents_states",),
+}
+"""Items that are calls, and which of their fields are what came back."""
+
+
+def is_opencode_stream(row: JsonObject) -> bool:
+    """Whether a line is one that `opencode run --format json` prints."""
+    return "sessionID" in row and isinstance(row.get("part"), dict)
+
+
+def read_opencode_stream(
+    lines: Sequence[TranscriptLine], name: str, where: str
+) -> Iterator[Recording]:
+    """The parts of the answers, a step at a time; the task that was given is not printed."""
+    messages: list[JsonObject] = []
+    parts: list[Json] = []
+    for line in lines:
+        part = object_in(line.value.get("part"))
+        parts.append(part)
+        if part.get("type") == "step-finish":
+            messages.append({"info": _step_info(line.value, part), "parts": parts})
+            parts = []
+    if parts:
+        messages.append({"info": _step_info(lines[-1].value, {}), "parts": parts})
+    yield read_opencode([*messages], name, where)
+
+
+def _step_info(row: JsonObject, finish: JsonObject) -> JsonObject:
+    info: JsonObject = {"role": "assistant", "time": {"created": row.get("timestamp")}}
+    return {**info, "sessionID": row.get("sessionID"), "tokens": finish.get("tokens")}
 
 
 # --- OpenCode

@@ -6,7 +6,7 @@ those are set aside by name.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -25,6 +25,7 @@ from weft.content import (
 )
 from weft.dialects.wire import linked_part, object_in, objects_in, text_at
 from weft.errors import SessionError, describe_kind
+from weft.recordings.coding import TranscriptLine
 from weft.recordings.providers import arguments_of
 from weft.recordings.recording import (
     Aside,
@@ -261,6 +262,30 @@ def _block(transcript: Transcript, block: JsonObject) -> Part | None:
     return None
 
 
+def is_langgraph_update(row: JsonObject) -> bool:
+    """Whether a line is what a node of LangGraph added, as a stream of updates has it."""
+    updates = [*row.values()]
+    return len(updates) == 1 and bool(_messages_of_update(updates[0]))
+
+
+def _messages_of_update(update: Json) -> list[JsonObject]:
+    listed = objects_in(object_in(update).get("messages"))
+    return (
+        listed if all(one.get("type") in _SPOKEN.values() or "lc" in one for one in listed) else []
+    )
+
+
+def read_langgraph_updates(
+    lines: Sequence[TranscriptLine], name: str, where: str
+) -> Iterator[Recording]:
+    """What the nodes of a graph said, one after the other."""
+    messages: list[Json] = []
+    for line in lines:
+        for update in line.value.values():
+            messages += _messages_of_update(update)
+    yield read_langchain(messages, name, where)
+
+
 # --- pydantic-ai
 
 _SYSTEMS = {
@@ -436,7 +461,9 @@ def _take_pydantic_response(transcript: Transcript, message: JsonObject, where: 
         time=seconds(message.get("timestamp")),
         model=text_at(message, "model_name"),
         usage=read_usage(
-            usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cache_read_tokens")
+            usage.get("input_tokens", usage.get("request_tokens")),
+            usage.get("output_tokens", usage.get("response_tokens")),
+            usage.get("cache_read_tokens", object_in(usage.get("details")).get("cached_tokens")),
         ),
         cache_write=written if isinstance(written, int) and written else None,
         finish_reason=_finish(finish),

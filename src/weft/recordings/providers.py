@@ -226,9 +226,23 @@ def _sound_chat(request: JsonObject, where: str) -> JsonObject:
         message = {**message, "content": _pieces(content, place)}
         if role == "function":  # what results were called before calls had ids
             message["role"] = "tool"
+        if isinstance(message.get("tool_calls"), list):
+            message["tool_calls"] = [*map(_sound_call, objects_in(message["tool_calls"]))]
         _require_calls(message, place)
-        messages.append(message)
+        answers = objects_in(message.get("tool_responses"))
+        # AutoGen keeps what several calls returned in one message
+        messages += [{"role": "tool", **one} for one in answers] or [message]
     return {**request, "messages": messages}
+
+
+def _sound_call(call: JsonObject) -> JsonObject:
+    """A call as it is sent; libraries leave out the object around its function."""
+    if "function" in call or "custom" in call or not isinstance(call.get("name"), str):
+        return call
+    arguments = call.get("args", call.get("arguments"))
+    text = arguments if isinstance(arguments, str) else compact(arguments or {})
+    function: JsonObject = {"name": call["name"], "arguments": text}
+    return {"id": call.get("id"), "type": "function", "function": function}
 
 
 def _pieces(content: Json, where: str) -> Json:
@@ -275,6 +289,15 @@ def is_bedrock(messages: list[JsonObject]) -> bool:
     if any("type" in block for block in blocks):
         return False
     return any(block.keys() & _CONVERSE.keys() for block in blocks)
+
+
+def is_converse(request: JsonObject) -> bool:
+    """Whether a request is to Converse, also one of plain texts."""
+    if "modelId" not in request or "anthropic_version" in request:
+        return False
+    messages = objects_in(request.get("messages"))
+    blocks = [block for one in messages for block in objects_in(one.get("content"))]
+    return bool(blocks) and not any("type" in block for block in blocks)
 
 
 def read_bedrock(

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import BinaryIO, Literal, NamedTuple, Protocol, cast
 import msgspec
 
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
-from weft.dialects.wire import object_in, text_at
+from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import find_near
 from weft.recordings.accounting import find_names, require_accounted, require_tools_called
@@ -33,24 +33,38 @@ from weft.recordings.coding import (
     TranscriptLine,
     is_claude_code,
     is_codex,
+    is_codex_stream,
     is_opencode,
+    is_opencode_stream,
     read_claude_code,
     read_codex,
+    read_codex_stream,
     read_opencode,
+    read_opencode_stream,
 )
+from weft.recordings.containers import (
+    ZIP,
+    list_members,
+    read_yaml,
+    split_large,
+    split_values,
+)
+from weft.recordings.envelopes import open_envelope, open_page, open_states
 from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.frameworks import (
     SQLITE,
+    is_langgraph_update,
     read_database,
     read_events,
     read_langchain,
+    read_langgraph_updates,
     read_pydantic_ai,
 )
 from weft.recordings.joining import join_calls
 from weft.recordings.providers import (
     LISTS,
-    bedrock_model,
     is_bedrock,
+    is_converse,
     read_bedrock,
     read_messages,
     read_plain,
@@ -79,10 +93,14 @@ from weft.recordings.runs import (
     is_agent_framework,
     is_autogen,
     is_copilot,
+    is_gemini_lines,
+    is_openhands,
     is_pi,
     read_agent_framework,
     read_autogen,
     read_copilot,
+    read_gemini_lines,
+    read_openhands,
     read_pi,
 )
 from weft.recordings.spans import (
@@ -99,9 +117,12 @@ from weft.recordings.traces import (
     asks_model,
     is_observation,
     is_trace,
+    is_trace_head,
     read_observation,
+    request_of_row,
     runs_tool,
     tools_of_observation,
+    with_row,
 )
 from weft.recordings.vercel import is_vercel, read_vercel
 from weft.session import Session
@@ -172,14 +193,13 @@ def read_file(
             start = file.read(len(SQLITE))
             if start != SQLITE:
                 file.seek(0)
-                with _unpack(file, start, label) as plain:
-                    log = _LogFile.find(plain, label, progress)
+                with _unpack(file, start, label) as packed, _split(packed, label) as plain:
+                    log = _LogFile.find(plain, label, progress, is_split=plain is not packed)
                     if log is not None:
                         yield from _with_own_ids(
                             _Values(label, format, lenient=lenient).stream(log)
                         )
                         return
-                    plain.seek(0)
                     data = plain.read()
     except OSError as error:
         raise SessionError(
@@ -215,25 +235,42 @@ def _unpack(file: BinaryIO, start: bytes, where: str) -> BinaryIO:
     return cast("BinaryIO", plain)
 
 
+def _split(file: BinaryIO, where: str) -> AbstractContextManager[BinaryIO]:
+    """The file, or where it is a large JSON value, a copy with an element of it on each line."""
+    split = split_large(file, where)
+    return nullcontext(file) if split is None else split
+
+
 class _LogFile:
     """A file in which each line is a recording: read line by line, in the order of time."""
 
-    def __init__(self, file: BinaryIO, name: str, progress: Progress | None) -> None:
+    def __init__(
+        self, file: BinaryIO, name: str, progress: Progress | None, *, is_split: bool
+    ) -> None:
         self._file = file
+        self._noun = ": recording " if is_split else ":"
         self.name = name
         self._progress = progress
         self.count = 0
         """How many lines it has that are not empty."""
 
     @classmethod
-    def find(cls, file: BinaryIO, name: str, progress: Progress | None) -> "_LogFile | None":
+    def find(
+        cls, file: BinaryIO, name: str, progress: Progress | None, *, is_split: bool
+    ) -> "_LogFile | None":
         """The log that a file is, None if its first two lines are not one recording each."""
         first, second = (parse_json(line) for line in (file.readline(), file.readline()))
         file.seek(0)
         both = isinstance(first, dict) and isinstance(second, dict)
         if not both or not _is_document(cast("JsonObject", first)):
             return None
-        return cls(file, name, progress) if _is_document(cast("JsonObject", second)) else None
+        if not _is_document(cast("JsonObject", second)):
+            return None
+        return cls(file, name, progress, is_split=is_split)
+
+    def place(self, number: int) -> str:
+        """Where a recording stands in the file."""
+        return f"{self.name}{self._noun}{number}"
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines with their numbers: the earliest call first, where all say when they were."""
@@ -275,10 +312,10 @@ def _with_own_ids(recordings: Iterable[Recording]) -> Iterator[Recording]:
         yield one
 
 
-_PLAIN_ENDINGS = (".json", ".jsonl", ".ndjson", ".traj")
+_PLAIN_ENDINGS = (".json", ".jsonl", ".ndjson", ".traj", ".har", ".yaml", ".yml")
 _ENDINGS = (
     *_PLAIN_ENDINGS, *(f"{one}.{packed}" for one in _PLAIN_ENDINGS for packed in ("gz", "xz")),
-    ".db", ".sqlite", ".sqlite3",
+    ".eval", ".zip", ".db", ".sqlite", ".sqlite3",
 )  # fmt: skip
 
 
@@ -316,6 +353,15 @@ def read_recordings(
 def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
     with _unpack(io.BytesIO(data), data[:6], name) as plain:
         data = plain.read()
+    if data.startswith(ZIP):
+        yield from _read_archive(data, name, values)
+        return
+    if data.startswith(b"PAR1"):
+        raise SessionError(
+            "this is a Parquet file",
+            where=name,
+            hint="write it as JSON lines: duckdb -c \"COPY 'x.parquet' TO 'x.jsonl'\"",
+        )
     if data.startswith(SQLITE):
         raise SessionError(
             "this is a database, which is read from its file",
@@ -329,6 +375,11 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
+    if name.endswith((".yaml", ".yml")) or lines[0][1].startswith(_CASSETTE):
+        yield from values.read(read_yaml(data, name), Path(name).stem, name)
+        return
+    if lines[0][1].startswith((b"data:", b"event:", b"id:")):  # a stream that was saved
+        lines = [(number, line[5:]) for number, line in lines if line.startswith(b"data: {")]
     if len(lines) == 1 or isinstance(parse_json(lines[0][1]), dict | list):
         yield from _read_lines(lines, values)
         return
@@ -336,6 +387,12 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
     try:
         value = read_json(data, name, asides.add)
     except SessionError:
+        several = split_values(data)
+        if several:  # objects over many lines, one after the other
+            places = [(f"{name}: value {at}", one) for at, one in enumerate(several, 1)]
+            rows = [TranscriptLine(place, one) for place, one in places]
+            yield from values.rows(rows, {place: asides for place, _ in places}, None, ())
+            return
         # a value over many lines: the error is about all of it
         if lines[0][1].strip()[:2] in (b"{", b"[") or lines[0][1].lstrip().startswith(b"["):
             raise
@@ -343,6 +400,19 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
         yield from _read_lines(lines, values)
         return
     yield from _with(values.read(value, Path(name).stem, name), asides)
+
+
+_CASSETTE = (b"interactions:", b"http_interactions:", b"---\n")
+
+
+def _read_archive(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
+    """The recordings in the files of an archive."""
+    members = [*list_members(data, name, _PLAIN_ENDINGS)]
+    if not members:
+        raise SessionError("no file in this archive is a recording", where=name, hint=FORMS)
+    for member in members:
+        inner = _Values(f"{name}: {member.name}", values.format, lenient=values.lenient)
+        yield from _read_bytes(member.data, inner.name, inner)
 
 
 def _read_lines(lines: Sequence[tuple[int, bytes]], values: "_Values") -> Iterator[Recording]:
@@ -393,6 +463,8 @@ _DEEPEST = 100
 """How many spans around a call are looked at."""
 
 _NO_MODEL = "no model was asked in it"
+
+_REPEATS = "the last one holds all of it"
 
 
 class _Values:
@@ -454,7 +526,7 @@ class _Values:
 
         def read_rows() -> Iterator[Recording]:
             for number, line in log.lines():
-                where, asides = f"{self.name}:{number}", Asides()
+                where, asides = log.place(number), Asides()
                 try:
                     value = read_json(line, where, asides.add)
                     recordings = self.read(value, f"{self.stem}-{number}", where, single=False)
@@ -493,7 +565,10 @@ class _Values:
         ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]
         self.ran, self.ran_in_spans = [], []
         joined = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
-        yield from _with(joined, self.skipped)
+        skipped = self.skipped
+        if joined:  # they are named with the recordings next to them, once
+            self.skipped = Asides()
+        yield from _with(joined, skipped)
 
     def _name_agents(self, recording: Recording) -> Recording:
         """The calls with the agent that made them: the span around one may come after it."""
@@ -534,9 +609,21 @@ class _Values:
     def read(self, value: Json, id: str, where: str, *, single: bool = True) -> Iterator[Recording]:
         """A value of a file: a recording, a list of messages, or a list of recordings."""
         if isinstance(value, dict):
-            counted: list[tuple[str, Json]] = [] if is_spans(value) else [(where, value)]
-            yield from self._account(counted, self._object(value, id, where), where)
-            return
+            opened = open_envelope(value) or open_page(value, _is_document)
+            if opened is None:
+                counted: list[tuple[str, Json]] = [] if is_spans(value) else [(where, value)]
+                yield from self._account(counted, self._object(value, id, where), where)
+                return
+            for what, place in opened.omitted:
+                self.skipped.add(what, _NO_MODEL, f"{where}: {place}")
+            if isinstance(opened.value, dict):
+                yield from self._account(
+                    [(where, value)], self.read(opened.value, id, where, single=single), where
+                )
+                return
+            value = opened.value
+            if not value:
+                yield from self._require_some((), ())
         if not isinstance(value, list):
             raise SessionError("this is not a recording", where=where, hint=FORMS)
         if not value:
@@ -544,6 +631,11 @@ class _Values:
         objects = [one for one in value if isinstance(one, dict)]
         documents = any(map(_is_document, objects)) or all(isinstance(one, list) for one in value)
         if documents:
+            states = open_states(objects) if len(objects) == len(value) else None
+            if states is not None:
+                for what, place in states.omitted:
+                    self.skipped.add(what, _REPEATS, f"{where}{place}")
+                value = cast("list[Json]", states.value)
             read = (
                 recording
                 for number, one in enumerate(value, 1)
@@ -589,6 +681,9 @@ class _Values:
             except UsageError as error:
                 raise SessionError(error.message, where=where, hint=error.hint) from None
             return
+        if is_trace_head(raw):
+            self.skipped.add("head of a trace", _NO_MODEL, where)
+            return
         if is_spans(raw):  # a span may have events too
             yield from self._spans(raw, id, where)
             return
@@ -601,7 +696,6 @@ class _Values:
         if is_observation(raw):
             yield from self._observation(raw, id, where)
             return
-        raw = _logged_by_helicone(_logged_by_bedrock(_state_in(raw)))
         label = str(raw.get("id") or raw.get("custom_id") or id)
         inner = _request_in(raw)
         request = raw if inner is None else inner
@@ -615,7 +709,7 @@ class _Values:
             [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
         )
         own = _format_of(listed, self.format)
-        if own is not None and own.name == "bedrock":
+        if (own is not None and own.name == "bedrock") or is_converse(request):
             yield read_bedrock(request, label, where, response=response)
             return
         foreign = own is not None and own.name not in LISTS
@@ -676,8 +770,7 @@ class _Values:
             if kind == "model" and not has_words(row):
                 self.skipped.add("call of a model", NOT_CAPTURED, place)
             elif kind == "model":
-                observed = read_observation(row, id, place, self._list, format=flavour)
-                whole = _with_tools(observed, tools_of_observation(row))
+                whole = self._call_of_row(row, id, place, flavour)
                 # each by itself: what is joined later has the words of only one of two requests
                 yield from self._account([(place, expand_span(span))], [whole], place)
             else:
@@ -693,7 +786,20 @@ class _Values:
             if runs_tool(row):
                 self.ran.append((text_at(row, "name"), where))
             return
-        yield _with_tools(read_observation(row, id, where, self._list), tools_of_observation(row))
+        yield self._call_of_row(row, id, where, "langfuse")
+
+    def _call_of_row(self, row: JsonObject, id: str, where: str, format: str) -> Recording:
+        """The call of a model in a trace: a provider's own request, or messages of any form."""
+        asked = request_of_row(row)
+        if asked is None:
+            observed = read_observation(row, id, where, self._list, format=format)
+            return _with_tools(observed, tools_of_observation(row))
+        dialect, request, response = asked
+        recording = read_provider(request, dialect, id, where, response=response)
+        exchange = exchange_of_request(
+            request, dialect, model=recording.model, answer=response, source=where
+        )
+        return with_row(recording, exchange, row, format=format)
 
 
 def _with_tools(recording: Recording, tools: Json) -> Recording:
@@ -723,61 +829,6 @@ _ENVELOPE = (
     *(key for keys in _TIMES for key in keys),
 )  # fmt: skip
 """What recorders write around a request, and is read."""
-
-
-def _logged_by_bedrock(raw: JsonObject) -> JsonObject:
-    """A line of Bedrock's own log of invocations as a request and its answer."""
-    if raw.get("schemaType") != "ModelInvocationLog":
-        return raw
-    asked, answer = object_in(raw.get("input")), object_in(raw.get("output"))
-    body = object_in(asked.get("inputBodyJson"))
-    model = bedrock_model(text_at(raw, "modelId"))
-    return {
-        "id": raw.get("requestId"),
-        "request": {"model": model, **body, "modelId": model},
-        "response": answer.get("outputBodyJson"),
-    }
-
-
-def _logged_by_helicone(raw: JsonObject) -> JsonObject:
-    """A row of Helicone's export as a request and its answer."""
-    if not isinstance(raw.get("request_body"), dict):
-        return raw
-    return {
-        "id": raw.get("request_id") or raw.get("id"),
-        "request": raw["request_body"],
-        "response": raw.get("response_body"),
-        "status": raw.get("response_status"),
-        "started": raw.get("request_created_at"),
-        "ended": raw.get("response_created_at"),
-        "latency_ms": raw.get("delay_ms"),
-    }
-
-
-_STATES = (
-    ("values", "messages"),
-    ("channel_values", "messages"),
-    ("checkpoint", "channel_values", "messages"),
-    ("chat_message_store_state", "messages"),
-    ("llm_context", "messages"),
-    ("agent_state", "llm_context", "messages"),
-    ("output", "messages"),
-)
-"""Where libraries keep the messages in what they save of a conversation: LangGraph's state and
-checkpoints, agent-framework's threads, AutoGen's agents."""
-
-
-def _state_in(raw: JsonObject) -> JsonObject:
-    """The saved state of a conversation as its messages; anything else as it is."""
-    if "messages" in raw or "request" in raw:
-        return raw
-    for path in _STATES:
-        inner: Json = raw
-        for key in path:
-            inner = object_in(inner).get(key)
-        if isinstance(inner, list) and inner:
-            return {"messages": inner}
-    return raw
 
 
 def _request_in(raw: JsonObject) -> JsonObject | None:
@@ -862,11 +913,13 @@ def _is_document(row: JsonObject) -> bool:
         return False
     if any(one.fits(row) for one in DOCUMENTS) or is_spans(row):
         return True
-    if is_observation(row) or is_trace(row) or row.get("schemaType") == "ModelInvocationLog":
+    if is_observation(row) or is_trace(row) or is_trace_head(row) or "messages" in row:
         return True
-    if "messages" in _state_in(row) or isinstance(row.get("request_body"), dict):
+    if open_envelope(row) is not None:
         return True
-    keys = ("events", "messages", "contents", "request", "body")
+    if any("parts" in one for one in objects_in(row.get("contents"))):
+        return True
+    keys = ("events", "messages", "request", "body")
     return any(isinstance(row.get(key), list | dict) for key in keys) or (
         isinstance(row.get("input"), list | str) and "model" in row
     )
@@ -1028,15 +1081,21 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("codex", is_codex, 3, read_codex),
     LineFormat("copilot-cli", is_copilot, 3, read_copilot),
     LineFormat("pi", is_pi, 3, read_pi),
+    LineFormat("gemini-cli", is_gemini_lines, 3, read_gemini_lines),
+    LineFormat("openhands", is_openhands, 3, read_openhands),
+    LineFormat("codex", is_codex_stream, 3, read_codex_stream),
+    LineFormat("opencode", is_opencode_stream, 3, read_opencode_stream),
+    LineFormat("langchain", is_langgraph_update, 1, read_langgraph_updates),
 )
 """The first that fits is taken."""
 
 
 def _line_format_of(rows: list[JsonObject], wanted: str | None) -> LineFormat | None:
     """The transcript that lines are of: the one that was named, else the first that fits."""
-    if wanted is not None:
-        return next((one for one in LINE_FORMATS if one.name == wanted), None)
-    return next((one for one in LINE_FORMATS if any(map(one.fits, rows[: one.looked_at]))), None)
+    candidates = [one for one in LINE_FORMATS if wanted in (None, one.name)]
+    chosen = next((one for one in candidates if any(map(one.fits, rows[: one.looked_at]))), None)
+    # a format that was named is read, whatever its lines look like; a list format has no lines
+    return chosen or next((one for one in candidates if wanted and wanted not in _BY_NAME), None)
 
 
 def _format_of(messages: list[JsonObject], named: str | None) -> Format | None:

@@ -273,6 +273,7 @@ class Transcript:
         model: str = "",
         usage: Usage | None = None,
         cache_write: int | None = None,
+        cache_lifetime: str | None = None,
         finish_reason: str | None = None,
         error: str | None = None,
         place: str = "",
@@ -288,7 +289,10 @@ class Transcript:
                 self._names[part.function_call.id] = part.function_call.name or ""
         self.model = model or self.model
         maker = Provenance(
-            provider=self.provider or None, model=model or None, cache_write=cache_write
+            provider=self.provider or None,
+            model=model or None,
+            cache_write=cache_write,
+            cache_lifetime=cache_lifetime,
         )
         event = Event(
             author=AGENT,
@@ -672,10 +676,11 @@ def read_usage(prompt: Json, output: Json, cached: Json = None) -> Usage | None:
 
 
 _COUNTS: Mapping[str, tuple[str, ...]] = {
-    "input": ("prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "prompt", "input"),
+    "input": ("prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "prompt", "input",
+              "input_token_count"),
     "output": (
         "completion_tokens", "output_tokens", "completionTokens", "outputTokens", "completion",
-        "output",
+        "output", "output_token_count",
     ),
     "cached": (
         "cache_read_input_tokens", "cached_tokens", "cache_read_tokens", "cached_input_tokens",
@@ -704,8 +709,9 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
     tokens: dict[str, int] = {}
     for kind, names in _COUNTS.items():
         for name in names:
-            value = next((one[name] for one in details if isinstance(one.get(name), int)), None)
-            if isinstance(value, int) and not isinstance(value, bool):
+            numbers = (_whole_number(one.get(name)) for one in details)
+            value = next((number for number in numbers if number is not None), None)
+            if value is not None:
                 tokens[kind] = value
                 break
     if "input" not in tokens and "output" not in tokens:
@@ -719,6 +725,13 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
         total_token_count=(prompt or 0) + (output or 0),
         cached_content_token_count=tokens.get("cached"),
     )
+
+
+def _whole_number(value: Json) -> int | None:
+    """A count; databases export numbers as texts."""
+    if isinstance(value, str) and value.isdigit():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def find_other_fields(

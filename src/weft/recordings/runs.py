@@ -4,6 +4,7 @@ Gemini CLI, GitHub Copilot CLI, OpenHands, mini-swe-agent, SWE-agent, ATIF, insp
 agent-framework. Each reader says who spoke, in order; what was never sent is set aside by its kind.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from weft.recordings.providers import arguments_of, read_messages, take_answer
 from weft.recordings.recording import (
     AGENT,
     Aside,
+    Asides,
     Recording,
     Transcript,
     find_other_fields,
@@ -116,6 +118,46 @@ def _take_gemini(transcript: Transcript, message: JsonObject, time: float | None
     transcript.answer(parts, time=time, model=text_at(message, "model"), usage=usage)
     if results:
         transcript.results(results, time=time)
+
+
+def is_gemini_lines(row: JsonObject) -> bool:
+    """Whether a line is one of a chat that Gemini CLI keeps a line at a time."""
+    if "sessionId" in row and "projectHash" in row and "messages" not in row:
+        return True
+    return row.get("type") == "gemini" and "content" in row
+
+
+def read_gemini_lines(
+    lines: Sequence[TranscriptLine], name: str, where: str
+) -> Iterator[Recording]:
+    """A chat as its lines leave it: a message may be written again, and taken back."""
+    run: JsonObject = {"sessionId": name}
+    messages: dict[str, tuple[JsonObject, str]] = {}
+    asides = Asides()
+    excused: set[str] = set()
+    for line in lines:
+        row = line.value
+        if isinstance(row.get("$set"), dict):
+            run.update(object_in(row["$set"]))
+        elif "$rewindTo" in row:
+            ids = [*messages]
+            back = text_at(row, "$rewindTo")
+            for id in ids[ids.index(back) if back in ids else len(ids) :]:
+                asides.add("message", "it was taken back", messages[id][1])
+                excused.add(messages[id][1])
+                del messages[id]
+        elif "type" in row:
+            id = text_at(row, "id") or line.where
+            if id in messages:
+                excused.add(messages[id][1])
+            messages[id] = row, line.where
+        else:
+            run.update(row)
+    run["messages"] = [row for row, _ in messages.values()]
+    for one in _read_gemini_cli(run, name, where):
+        yield one._replace(
+            aside=(*one.aside, *asides.collect()), excused=one.excused | frozenset(excused)
+        )
 
 
 # --- GitHub Copilot CLI
@@ -355,26 +397,48 @@ def _take_pi(transcript: Transcript, message: JsonObject, where: str, time: floa
 
 
 def _is_openhands(run: JsonObject) -> bool:
-    history = run.get("history")
-    if not isinstance(history, list) or not history:
-        return False
-    first = history[0][0] if isinstance(history[0], list) and history[0] else history[0]
-    return isinstance(first, dict) and ("action" in first or "observation" in first)
+    first = next(_flat(_history_of(run)), None)
+    return first is not None and ("action" in first or "observation" in first
+                                  or is_openhands(first))  # fmt: skip
+
+
+def _history_of(run: JsonObject) -> Json:
+    """The events of a run, under each of their names."""
+    return next((run[key] for key in ("history", "trajectory", "events") if run.get(key)), None)
 
 
 def _read_openhands(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     """An evaluated run: actions of the agent, and what the environment observed."""
     transcript = Transcript(where, format="openhands", provider=CHAT)
-    model = object_in(object_in(run.get("metadata")).get("llm_config"))
+    metadata = object_in(run.get("metadata"))
+    model = object_in(metadata.get("llm_config")) or object_in(metadata.get("llm"))
     transcript.model = text_at(model, "model")
     seen: set[str] = set()
-    for at, one in enumerate(_flat(run.get("history"))):
+    for at, one in enumerate(_flat(_history_of(run))):
         place = transcript.place = f"{where}: history[{at}]"
-        _take_openhands(transcript, one, place, seen)
+        if text_at(one, "kind").endswith("Event"):
+            _take_openhands_event(transcript, one, place)
+        else:
+            _take_openhands(transcript, one, place, seen)
     names = {key: model[key] for key in ("temperature", "top_p") if model.get(key) is not None}
     transcript.config = names
     label = text_at(run, "instance_id") or id
     yield transcript.recording(label, answered=not transcript.is_waiting)
+
+
+def is_openhands(row: JsonObject) -> bool:
+    """Whether an object is one event of OpenHands, of today's or the first form."""
+    if "source" not in row:
+        return False
+    named = ("action", "observation")
+    return any(isinstance(row.get(key), str) for key in named) or (
+        text_at(row, "kind").endswith("Event") and "timestamp" in row
+    )
+
+
+def read_openhands(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """The events of a conversation by themselves."""
+    yield from _read_openhands({"history": [line.value for line in lines]}, name, where)
 
 
 def _flat(history: Json) -> Iterator[JsonObject]:
@@ -432,6 +496,63 @@ def _take_openhands(transcript: Transcript, event: JsonObject, place: str, seen:
         transcript.put_aside(f"event `{kind}`", "it was never sent to the model", place)
 
 
+def _take_openhands_event(transcript: Transcript, event: JsonObject, place: str) -> None:
+    """An event of today's form: its kind says what it is, and a call stands whole in it."""
+    kind, time = text_at(event, "kind"), seconds(event.get("timestamp"))
+    message = object_in(event.get("llm_message"))
+    call = object_in(event.get("tool_call"))
+    if kind == "SystemPromptEvent":
+        transcript.system += [part.text or "" for part in _texts([event.get("system_prompt")])]
+        tools: list[Json] = [*objects_in(event.get("tools"))]
+        transcript.tools = tools_of(dialect_named(CHAT).read({"tools": tools}).tools)
+    elif kind == "ActionEvent":
+        thought = text_at(event, "reasoning_content")
+        parts = [*([thought_part(thought)] if thought else []), *_texts(event.get("thought"))]
+        function = object_in(call.get("function")) or call
+        name = text_at(function, "name") or text_at(event, "tool_name")
+        arguments = arguments_of(function.get("arguments", event.get("action")))
+        parts.append(call_part(name, arguments, id=text_at(event, "tool_call_id")))
+        _join_answer(transcript, parts, text_at(event, "llm_response_id"), time)
+    elif kind == "MessageEvent":
+        parts = [*_texts(message.get("content")), *_texts(event.get("extended_content"))]
+        for piece in objects_in(message.get("content")):
+            urls = piece.get("image_urls")
+            parts += [linked_part(url, "image/png") for url in
+                      (urls if isinstance(urls, list) else []) if isinstance(url, str)]  # fmt: skip
+        if event.get("source") == "user":
+            transcript.user(parts, time=time)
+        else:
+            thought = text_at(message, "reasoning_content")
+            parts = [*([thought_part(thought)] if thought else []), *parts]
+            transcript.answer(parts, time=time, model=transcript.model)
+    elif event.get("tool_call_id"):  # an observation, an error of the agent, a rejection
+        seen = object_in(event.get("observation"))
+        content = seen.get("content", seen.get("output"))
+        words = "\n".join(part.text or "" for part in _texts(content))
+        failure = text_at(event, "error") or text_at(event, "rejection_reason")
+        name = text_at(event, "tool_name")
+        result: Json = failure or words or compact(seen)
+        failed = bool(failure) or seen.get("is_error") is True
+        back = _result(text_at(event, "tool_call_id"), name, result, failed=failed)
+        transcript.results([back], time=time)
+    else:
+        transcript.leave_out(f"event `{kind}`", "it was never sent to the model", place)
+
+
+def _join_answer(
+    transcript: Transcript, parts: list[Part], answer: str, time: float | None
+) -> None:
+    """Add an answer; several calls of one answer are events that name the same response."""
+    content = transcript.events[-1].content if transcript.events else None
+    joins = bool(answer) and transcript.reply == answer
+    if joins and content is not None and content.role == "model":
+        whole = msgspec.structs.replace(content, parts=(*(content.parts or ()), *parts))
+        transcript.events[-1] = msgspec.structs.replace(transcript.events[-1], content=whole)
+        return
+    transcript.answer(parts, time=time, model=transcript.model)
+    transcript.reply = answer
+
+
 _STATES = ("recall", "change_agent_state", "condensation", "null")
 """Actions of the program, not of the model."""
 
@@ -451,6 +572,9 @@ def _read_mini_swe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     """A trajectory: the chat, and in each answer the response of the provider."""
     info = object_in(run.get("info"))
     model = object_in(object_in(info.get("config")).get("model"))
+    if any(one.get("object") == "response" for one in objects_in(run.get("messages"))):
+        yield _read_mini_responses(run, text_at(model, "model_name"), id, where)
+        return
     messages: list[JsonObject] = []
     facts: list[JsonObject] = []
     for message in objects_in(run.get("messages")):
@@ -471,6 +595,30 @@ def _read_mini_swe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     options: JsonObject = {"extra": {CHAT: extra_options}} if extra_options else {}
     recording = _with_facts(chat, facts, model=text_at(model, "model_name"))
     yield recording._replace(config=options)
+
+
+def _read_mini_responses(run: JsonObject, model: str, id: str, where: str) -> Recording:
+    """A trajectory through the Responses API: an answer is the whole response."""
+    dialect = "openai-responses"
+    transcript = Transcript(where, format="mini-swe-agent", provider=dialect)
+    transcript.model = model
+    for at, message in enumerate(objects_in(run.get("messages"))):
+        place = transcript.place = f"{where}: messages[{at}]"
+        time = seconds(object_in(message.get("extra")).get("timestamp"))
+        if message.get("object") == "response":
+            take_answer(transcript, dialect, message, place, time=time)
+        elif message.get("type") == "function_call_output":
+            words = "\n".join(part.text or "" for part in _texts(message.get("output")))
+            transcript.results([_result(text_at(message, "call_id"), "", words)], time=time)
+        elif message.get("role") == "system":
+            transcript.system += [part.text or "" for part in _texts(message.get("content"))]
+        elif message.get("role") == "exit":
+            transcript.leave_out("message `exit`", "it was never sent to the model", place)
+        else:
+            transcript.user(_texts(message.get("content")), time=time)
+    return transcript.recording(
+        text_at(run, "instance_id") or id, answered=not transcript.is_waiting
+    )
 
 
 def _is_swe_agent(run: JsonObject) -> bool:
@@ -732,15 +880,26 @@ _AUTOGEN = {
     "ToolCallExecutionEvent": "results",
     "FunctionExecutionResultMessage": "results",
     "ToolCallSummaryMessage": "display",
+    "MemoryQueryEvent": "memory",
+    "CodeGenerationEvent": "text",
+    "CodeExecutionEvent": "execution",
+    "SelectSpeakerEvent": "notice",
+    "SelectorEvent": "notice",
+    "ModelClientStreamingChunkEvent": "notice",
+    "UserInputRequestedEvent": "notice",
 }
 """AutoGen's kinds of messages, and what each holds."""
 
 
 def is_autogen(messages: list[JsonObject]) -> bool:
     """Whether a list is of AutoGen's messages, each with its type and who said it."""
-    return all(one.get("type") in _AUTOGEN and "content" in one for one in messages) and any(
-        "source" in one for one in messages
-    )
+
+    def is_one(one: JsonObject) -> bool:
+        kind = text_at(one, "type")
+        known = kind in _AUTOGEN or kind.startswith("StructuredMessage")
+        return known and ("content" in one or "source" in one)
+
+    return all(map(is_one, messages)) and any("source" in one for one in messages)
 
 
 def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
@@ -765,6 +924,16 @@ def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
             transcript.results([_autogen_result(one) for one in listed], time=time)
         elif form == "display":
             transcript.leave_out(f"message `{kind}`", "it shows the results once more", place)
+        elif form == "notice":
+            transcript.leave_out(f"message `{kind}`", "a notice for display", place)
+        elif form == "memory":
+            words = [text for one in listed if (text := text_at(one, "content"))]
+            transcript.user([*map(text_part, words)], time=time)
+        elif form == "execution":
+            printed = object_in(message.get("result", content))
+            transcript.user(_texts(text_at(printed, "output") or compact(printed)), time=time)
+        elif isinstance(content, dict):  # an object that the agent was asked for
+            transcript.answer([text_part(compact(content))], time=time, usage=usage)
         elif form == "thought":
             transcript.answer([thought_part(str(content))], time=time, usage=usage)
         elif message.get("source") == "user" or kind == "UserMessage":
@@ -784,7 +953,8 @@ def _autogen_result(one: JsonObject) -> Part:
 def is_agent_framework(messages: list[JsonObject]) -> bool:
     """Whether a list is of agent-framework's messages: a role, and contents with types."""
     return all(
-        "role" in one and all("type" in piece for piece in objects_in(one.get("contents")))
+        "role" in one
+        and all(piece.keys() & {"type", "$type"} for piece in objects_in(one.get("contents")))
         and isinstance(one.get("contents"), list)
         for one in messages
     )  # fmt: skip
@@ -801,22 +971,23 @@ def read_agent_framework(messages: list[Json], id: str, where: str) -> Recording
         results: list[Part] = []
         usage = None
         for number, piece in enumerate(objects_in(message.get("contents"))):
-            kind = text_at(piece, "type")
+            kind = _snake(text_at(piece, "type") or text_at(piece, "$type"))
+            id_ = text_at(piece, "call_id") or text_at(piece, "callId")
             if kind == "function_call":
                 arguments = arguments_of(piece.get("arguments"))
-                id_ = text_at(piece, "call_id")
                 parts.append(call_part(text_at(piece, "name"), arguments, id=id_))
             elif kind == "function_result":
                 failure = piece.get("exception")
                 value = failure or piece.get("result")
-                results.append(_result(text_at(piece, "call_id"), "", value, failed=bool(failure)))
-            elif kind == "text_reasoning":
+                results.append(_result(id_, "", value, failed=bool(failure)))
+            elif kind in ("text_reasoning", "reasoning"):
                 parts.append(thought_part(text_at(piece, "text")))
             elif kind in ("data", "uri") and text_at(piece, "uri"):
-                mime = text_at(piece, "media_type") or "application/octet-stream"
+                mime = text_at(piece, "media_type") or text_at(piece, "mediaType")
+                mime = mime or "application/octet-stream"
                 parts.append(linked_part(text_at(piece, "uri"), mime))
             elif kind == "usage":
-                usage = read_counts(object_in(piece.get("details")))
+                usage = read_counts(object_in(piece.get("usage_details", piece.get("details"))))
             elif kind == "text":
                 parts += _texts([piece])
             else:
@@ -832,6 +1003,11 @@ def read_agent_framework(messages: list[Json], id: str, where: str) -> Recording
         if results:
             transcript.results(results)
     return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _snake(name: str) -> str:
+    """A name of .NET's as Python writes it."""
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 
 DOCUMENTS: tuple[Document, ...] = (

@@ -74,7 +74,7 @@ def _is_span(raw: JsonObject) -> bool:
         return True
     has_id = any(key in raw for key in ("spanId", "span_id", "context"))
     attributes = raw.get("attributes", raw.get("span_attributes"))
-    return has_id and isinstance(attributes, dict | list)
+    return has_id and isinstance(parse_value(attributes), dict | list)
 
 
 def list_spans(raw: JsonObject) -> list[Span]:
@@ -101,12 +101,12 @@ def _first(raw: Mapping[str, Json], *names: str) -> Json:
 
 def _read_span(raw: JsonObject) -> Span:
     context = object_in(raw.get("context"))
-    attributes = read_attributes(_first(raw, "attributes", "span_attributes"))
+    attributes = read_attributes(parse_value(_first(raw, "attributes", "span_attributes")))
     if isinstance(raw.get("span_data"), dict):
         attributes = {"openai.span": raw["span_data"]}
     elif "run_type" in raw:
         names = ("run_type", "inputs", "outputs", "extra")
-        attributes = {f"langsmith.{name}": raw.get(name) for name in names}
+        attributes = {f"langsmith.{name}": parse_value(raw.get(name)) for name in names}
     start = _moment(
         _first(raw, "startTimeUnixNano", "start_time_unix_nano", "start_time", "start_timestamp",
                "startTime", "started_at", "timestamp")
@@ -177,17 +177,24 @@ def read_attributes(raw: Json) -> JsonObject:
 def _flatten(value: JsonObject, prefix: str, into: JsonObject) -> None:
     for key, one in value.items():
         name = f"{prefix}{key}"
-        if isinstance(one, dict) and name in _NAMESPACES:
+        if isinstance(one, dict) and (name in _NAMESPACES or prefix.startswith(_NUMBERED)):
             _flatten(one, f"{name}.", into)
+        elif isinstance(one, list) and f"{name}.".startswith(_NUMBERED) and objects_in(one):
+            for at, each in enumerate(objects_in(one)):
+                _flatten(each, f"{name}.{at}.", into)
         else:
             into[name] = one
 
 
 _NAMESPACES = frozenset(
     ("gen_ai", "gen_ai.request", "gen_ai.response", "gen_ai.usage", "llm", "llm.token_count",
-     "openinference", "openinference.span", "input", "output", "gen_ai.tool", "gen_ai.operation")
+     "openinference", "openinference.span", "input", "output", "gen_ai.tool", "gen_ai.operation",
+     "llm.token_count.prompt_details", "llm.token_count.completion_details")
 )  # fmt: skip
 """Attributes that some exporters nest."""
+
+_NUMBERED = ("llm.input_messages.", "llm.output_messages.", "llm.tools.")
+"""Attributes that hold lists, which some exporters do not take apart."""
 
 
 def _otlp_value(value: JsonObject) -> Json:
@@ -230,6 +237,8 @@ _SAID = (
     "llm.input_messages", "llm.output_messages", "gen_ai.input.messages", "gen_ai.output.messages",
     "gen_ai.prompt", "gen_ai.completion", "langsmith.inputs", "langsmith.outputs",
     "mlflow.spanInputs", "mlflow.spanOutputs", "openai.span", "events", "all_messages_events",
+    "request_data", "response_data", "ai.prompt.messages", "ai.response.toolCalls",
+    "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response",
 )  # fmt: skip
 """How the names begin of attributes that hold what was said."""
 
@@ -322,7 +331,9 @@ NOT_CAPTURED = (
 
 def has_words(row: JsonObject) -> bool:
     """Whether a row says what was asked or answered: exporters leave it out by default."""
-    return bool(object_in(row.get("input")).get("messages") or row.get("output"))
+    asked = object_in(row.get("input"))
+    return bool(asked.get("messages") or asked.get("contents") or asked.get("input")
+                or row.get("output"))  # fmt: skip
 
 
 def _tool_name(span: Span) -> str:
@@ -378,6 +389,20 @@ def _tool(tool: JsonObject) -> JsonObject:
             "description": tool.get("description") or "",
             "parameters": parse_value(schema) or {"type": "object", "properties": {}},
         },
+    }
+
+
+_OWN_FIELDS = frozenset(("contents", "input", "system", "instructions", "max_tokens"))
+"""Fields of a request that only a provider's own has, next to its messages."""
+
+
+def _row_of_call(inputs: JsonObject, outputs: Json, *, model: Json, usage: Json) -> JsonObject:
+    """A call whose request and answer a platform keeps as the provider took and sent them."""
+    return {
+        "input": inputs,
+        "output": outputs,
+        "model": model or inputs.get("model"),
+        "usageDetails": usage,
     }
 
 
@@ -507,10 +532,64 @@ def _gen_ai_kind(span: Span) -> str:
         return "tool"
     if operation in ("chat", "text_completion", "generate_content", "completion"):
         return "model"
+    if "request_data" in attributes or _ADK_REQUEST in attributes:
+        return "model"
     if not any(key.startswith("gen_ai.") for key in attributes):
         return ""
     asked = any(key in attributes for key in ("gen_ai.input.messages", "gen_ai.prompt.0.role"))
     return "model" if asked and operation in ("", "call_llm") else operation or "span"
+
+
+_ADK_REQUEST = "gcp.vertex.agent.llm_request"
+"""Where google-adk's own spans have the request of a model; the answer is next to it."""
+
+
+def _adk_row(attributes: JsonObject, usage: JsonObject) -> JsonObject | None:
+    """A call in a span of google-adk's own; None where it left out what was said."""
+    asked = object_in(parse_value(attributes.get(_ADK_REQUEST)))
+    if not asked.get("contents"):
+        return None
+    config = {**object_in(asked.get("config"))}
+    body: JsonObject = {"model": asked.get("model"), "contents": asked["contents"]}
+    instruction = config.pop("system_instruction", config.pop("systemInstruction", None))
+    if isinstance(instruction, str) and instruction:
+        part: JsonObject = {"text": instruction}
+        parts: list[Json] = [part]
+        instruction = cast("JsonObject", {"parts": parts})
+    tools = config.pop("tools", None)
+    for name in ("http_options", "httpOptions", "labels"):  # no part of the request's body
+        config.pop(name, None)
+    body["systemInstruction"] = instruction
+    body["tools"] = tools
+    body["generationConfig"] = cast("Json", config)
+    body = {key: value for key, value in body.items() if value}
+    answer = parse_value(attributes.get("gcp.vertex.agent.llm_response"))
+    return _row_of_call(body, answer, model=asked.get("model"), usage=usage)
+
+
+def _logfire_row(attributes: JsonObject, usage: JsonObject) -> JsonObject | None:
+    """A call in a span of Logfire's that keeps the request; None for one with messages apart."""
+    asked = object_in(parse_value(attributes.get("request_data")))
+    if not asked.keys() & {"messages", "contents", "input"}:
+        return None
+    answer = object_in(parse_value(attributes.get("response_data")))
+    usage = usage or object_in(answer.get("usage"))
+    message: JsonObject = object_in(answer.get("message"))
+    if asked.keys() & _OWN_FIELDS:
+        return _row_of_call(asked, message or answer, model=asked.get("model"), usage=usage)
+    known = ("messages", "tools", "model")
+    listed = asked.get("messages")
+    streamed = text_at(answer, "combined_chunk_content")
+    if streamed:  # a stream
+        message = cast("JsonObject", {"role": "assistant", "content": streamed})
+    return _row(
+        listed if isinstance(listed, list) else [],
+        list[Json]([message] if message else []),
+        tools=asked.get("tools"),
+        model=asked.get("model"),
+        options={key: value for key, value in asked.items() if key not in known},
+        usage=usage,
+    )
 
 
 _DETAILS = "gen_ai.client.inference.operation.details"
@@ -547,6 +626,10 @@ def _gen_ai_row(span: Span) -> JsonObject:
     for old, new in (("cache_read.input_tokens", "cached_tokens"),):
         if old in usage:
             usage[new] = usage.pop(old)
+    if not messages:
+        whole = _adk_row(attributes, usage) or _logfire_row(attributes, usage)
+        if whole is not None:
+            return whole
     return _row(
         messages,
         answers,
@@ -671,6 +754,10 @@ def _langsmith_row(span: Span) -> JsonObject:
     outputs = object_in(span.attributes.get("langsmith.outputs"))
     extra = object_in(span.attributes.get("langsmith.extra"))
     options = object_in(extra.get("invocation_params"))
+    if "messages" not in inputs or inputs.keys() & _OWN_FIELDS:
+        own = _langsmith_call(inputs, outputs)
+        if own is not None:
+            return own
     asked = inputs.get("messages")
     if isinstance(asked, list) and asked and isinstance(asked[0], list):
         asked = asked[0]
@@ -696,6 +783,18 @@ def _langsmith_row(span: Span) -> JsonObject:
     return _row(messages, answers, tools=tools, model=model, options=rest, usage=usage)
 
 
+def _langsmith_call(inputs: JsonObject, outputs: JsonObject) -> JsonObject | None:
+    """A call that a wrapper of a provider's client traced: what the client was given."""
+    if not inputs.keys() & _OWN_FIELDS:
+        return None
+    asked = {**inputs}
+    if isinstance(asked.get("input"), str):
+        asked["input"] = [{"role": "user", "content": asked["input"]}]
+    usage = _first(outputs, "usage_metadata", "usage")
+    answer: Json = object_in(outputs.get("message")) or outputs
+    return _row_of_call(asked, answer, model=inputs.get("model"), usage=usage)
+
+
 def _mlflow_kind(span: Span) -> str:
     kind = str(parse_text(span.attributes.get("mlflow.spanType"))).upper()
     if kind == "NONE":
@@ -715,10 +814,19 @@ def parse_text(value: Json) -> Json:
 
 def _mlflow_row(span: Span) -> JsonObject:
     attributes = span.attributes
-    inputs = object_in(parse_text(attributes.get("mlflow.spanInputs")))
-    outputs = parse_text(attributes.get("mlflow.spanOutputs"))
+    raw = parse_text(attributes.get("mlflow.spanInputs"))
+    inputs, outputs = object_in(raw), parse_text(attributes.get("mlflow.spanOutputs"))
     body = object_in(outputs)
+    if isinstance(raw, list):  # what LangChain was given: batches of messages
+        inputs = {"messages": raw[0] if raw and isinstance(raw[0], list) else raw}
+    elif inputs.keys() & _OWN_FIELDS:
+        counted = parse_text(attributes.get("mlflow.chat.tokenUsage"))
+        return _row_of_call(inputs, outputs, model=inputs.get("model"), usage=counted)
     answers: list[Json] = [object_in(one.get("message")) for one in objects_in(body.get("choices"))]
+    generations = body.get("generations")
+    for one in generations if isinstance(generations, list) else ():
+        generation = one[0] if isinstance(one, list) and one else one
+        answers.append(object_in(object_in(generation).get("message")))
     if not answers and body.get("content") is not None:
         answers = [{**body, "role": "assistant"}]
     if not answers and isinstance(outputs, str):
@@ -760,6 +868,61 @@ def _openai_agents_row(span: Span) -> JsonObject:
     )
 
 
+# --- Vercel's AI SDK
+
+
+def _vercel_kind(span: Span) -> str:
+    name = text_at(span.attributes, "ai.operationId")
+    if not name:
+        return ""
+    return {"doGenerate": "model", "doStream": "model", "ai.toolCall": "tool"}.get(
+        name if name == "ai.toolCall" else name.rpartition(".")[2], name
+    )
+
+
+def _vercel_row(span: Span) -> JsonObject:
+    attributes = span.attributes
+    messages = parse_value(attributes.get("ai.prompt.messages"))
+    parts: list[Json] = []
+    thought = text_at(attributes, "ai.response.reasoning")
+    if thought:
+        parts.append({"type": "reasoning", "text": thought})
+    text = _first(attributes, "ai.response.text", "ai.response.object")
+    if text:
+        parts.append({"type": "text", "text": _text_of(text)})
+    for call in objects_in(parse_value(attributes.get("ai.response.toolCalls"))):
+        arguments = parse_value(_first(call, "input", "args"))
+        parts.append({"type": "tool-call", **call, "input": arguments})
+    tools = attributes.get("ai.prompt.tools")
+    declared = [parse_value(one) for one in tools] if isinstance(tools, list) else []
+    usage = {
+        name: _integer(_first(attributes, *names))
+        for name, names in (
+            ("input", ("ai.usage.inputTokens", "ai.usage.promptTokens",
+                       "gen_ai.usage.input_tokens")),
+            ("output", ("ai.usage.outputTokens", "ai.usage.completionTokens",
+                        "gen_ai.usage.output_tokens")),
+            ("cached", ("ai.usage.cachedInputTokens",)),
+        )
+    }  # fmt: skip
+    row = _row(
+        messages if isinstance(messages, list) else [],
+        [{"role": "assistant", "content": parts}] if parts else [],
+        tools=declared,
+        model=_first(attributes, "ai.response.model", "gen_ai.response.model", "ai.model.id"),
+        options={
+            name.removeprefix("ai.settings."): value
+            for name, value in attributes.items()
+            if name.startswith("ai.settings.")
+        },
+        usage={key: value for key, value in usage.items() if value is not None},
+    )
+    first = _first(attributes, "ai.response.msToFirstChunk", "ai.stream.msToFirstChunk")
+    if isinstance(first, int | float) and span.start is not None:
+        row["completionStartTime"] = _iso(span.start + first / 1000)
+    return row
+
+
 _OPENAI_AGENTS = "sessions and traces of openai-agents"
 
 FLAVOURS: tuple[Flavour, ...] = (
@@ -767,6 +930,7 @@ FLAVOURS: tuple[Flavour, ...] = (
     Flavour("langsmith", _langsmith_kind, _langsmith_row, "runs as LangSmith exports them"),
     Flavour("mlflow", _mlflow_kind, _mlflow_row, "traces of MLflow"),
     Flavour("openai-agents", _openai_agents_kind, _openai_agents_row, _OPENAI_AGENTS),
+    Flavour("ai-sdk", _vercel_kind, _vercel_row, "spans of Vercel's AI SDK"),
     Flavour(
         "gen-ai", _gen_ai_kind, _gen_ai_row, "spans with GenAI attributes or events, Logfire's too"
     ),

@@ -1,10 +1,11 @@
 """What tools that watch agents export: a row for each call of a model, with input and output."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import msgspec
 
-from weft.dialects import CHAT
+from weft.dialects import CHAT, dialect_named, dialect_of
 from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError
 from weft.recordings.exchanges import ExchangeRecord
@@ -35,6 +36,11 @@ def is_trace(row: JsonObject) -> bool:
     """Whether an object is a trace with its observations."""
     listed = row.get("observations")
     return isinstance(listed, list) and any(map(is_observation, objects_in(listed)))
+
+
+def is_trace_head(row: JsonObject) -> bool:
+    """Whether an object is what openai-agents writes of a trace before its spans."""
+    return row.get("object") == "trace" and "workflow_name" in row
 
 
 def asks_model(observation: JsonObject) -> bool:
@@ -73,7 +79,7 @@ def read_observation(
     events = [*recording.session.events]
     if answers and events:
         events[-1] = _with_facts(events[-1], row)
-    model = text_at(row, "model") or recording.model
+    model = _model_of(row) or recording.model
     cut = row.get("cut")
     if isinstance(cut, int) and cut:
         why = "the exporter keeps a number of attributes of a span, and drops the oldest"
@@ -89,6 +95,104 @@ def read_observation(
     )
 
 
+def request_of_row(row: JsonObject) -> tuple[str, JsonObject, JsonObject | None] | None:
+    """The dialect, the request and the answer of a call that was recorded as a provider takes it.
+
+    None where it is a list of messages, which any library may have written.
+    """
+    asked = object_in(parse_value(row.get("input")))
+    model = text_at(row, "model")
+    if not asked.keys() & {"contents", "input", "system", "instructions"} and not (
+        "messages" in asked and "max_tokens" in asked
+    ):
+        return None
+    request: JsonObject = {"model": model, **asked} if model else asked
+    dialect = dialect_of(request)
+    if not dialect or dialect == CHAT:
+        return None
+    if isinstance(request.get("contents"), str):
+        part: JsonObject = {"text": request["contents"]}
+        words: JsonObject = {"role": "user", "parts": [part]}
+        request = {**request, "contents": [words]}
+    return dialect, request, _body_of_answer(parse_value(row.get("output")), dialect, model)
+
+
+def _body_of_answer(answer: Json, dialect: str, model: str) -> JsonObject | None:
+    """An answer as the provider sends it, also where only its message was recorded."""
+    if isinstance(answer, list) and len(answer) == 1 and dialect != "openai-responses":
+        answer = answer[0]
+    if isinstance(answer, str) and answer:
+        answer = _body_of_text(answer, dialect)
+    body = object_in(answer)
+    if dialect == "openai-responses":
+        items = answer if isinstance(answer, list) else body.get("output")
+        listed: list[Json] = items if isinstance(items, list) else [body] if body else []
+        return {"object": "response", **body, "output": listed} if listed else None
+    if not body:
+        return None
+    if dialect == "gemini":
+        body = dialect_named(dialect).spell(body)
+        if "candidates" in body:
+            return body
+        turn = object_in(body.get("content")) or {"role": "model", "parts": body.get("parts")}
+        candidate: JsonObject = {
+            "content": turn,
+            "finishReason": body.get("finishReason") or "STOP",
+        }
+        return {"candidates": [candidate], "usageMetadata": body.get("usageMetadata")}
+    message = object_in(body.get("message")) or body
+    content: Json = message.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    whole: JsonObject = {"type": "message", "role": "assistant", "model": model, **message}
+    return {**whole, "content": content, "usage": body.get("usage") or message.get("usage")}
+
+
+def _body_of_text(text: str, dialect: str) -> JsonObject:
+    """An answer of which only the text was recorded, as a message of the provider's."""
+    if dialect == "gemini":
+        words: JsonObject = {"text": text}
+        return {"role": "model", "parts": [words]}
+    piece: JsonObject = {"type": "output_text", "text": text}
+    if dialect == "openai-responses":
+        return {"type": "message", "role": "assistant", "content": [piece]}
+    return {"role": "assistant", "content": text}
+
+
+def with_row(
+    recording: Recording, exchange: ExchangeRecord, row: JsonObject, *, format: str
+) -> Recording:
+    """A call with what its trace says of it: times, tokens, agent and error."""
+    recorded_row = _exchange(row, None, [], [], model=recording.model or exchange.model,
+                     where=exchange.source)  # fmt: skip
+    is_answered = bool(recording.call and recording.call.id) or not recording.asks
+    events = [*recording.session.events]
+    if is_answered and events and events[-1].usage is None:
+        events[-1] = _with_facts(events[-1], row)
+    return recording._replace(
+        session=with_events(recording.session, events),
+        format=format,
+        model=recording.model or recorded_row.model,
+        call=RecordedCall(
+            recording.call.id if recording.call is not None else "",
+            time=recorded_row.started or 0.0,
+            failed=bool(recorded_row.error) and not is_answered,
+        ),
+        exchanges=(
+            replace(
+                exchange,
+                started=recorded_row.started,
+                ended=recorded_row.ended,
+                first_token=recorded_row.first_token,
+                usage=recorded_row.usage,
+                error=recorded_row.error,
+                agent=recorded_row.agent,
+                parent=recorded_row.parent,
+            ),
+        ),
+    )
+
+
 def _exchange(
     row: JsonObject,
     asked: Json,
@@ -99,7 +203,7 @@ def _exchange(
     where: str,
 ) -> ExchangeRecord:
     """The call as the trace has it; the body is in the form of a chat where its messages are."""
-    options = object_in(row.get("modelParameters") or row.get("model_parameters"))
+    options = object_in(parse_value(row.get("modelParameters") or row.get("model_parameters")))
     tools = objects_in(object_in(asked).get("tools"))
     body: JsonObject = {"model": model, **options, "messages": messages}
     if tools:
@@ -157,13 +261,17 @@ def _answers(output: Json) -> Iterator[Json]:
 def _with_facts(event: Event, row: JsonObject) -> Event:
     """The answer with what was counted."""
     usage = _usage(row)
-    model = text_at(row, "model") or None
+    model = _model_of(row) or None
     return msgspec.structs.replace(
         event, usage=usage or event.usage, model_version=model or event.model_version
     )
 
 
+def _model_of(row: JsonObject) -> str:
+    names = ("model", "provided_model_name", "providedModelName", "internalModel")
+    return next((name for key in names if (name := text_at(row, key))), "")
+
+
 def _usage(row: JsonObject) -> Usage | None:
-    return read_counts(
-        object_in(row.get("usageDetails") or row.get("usage_details") or row.get("usage"))
-    )
+    named = (row.get(key) for key in ("usageDetails", "usage_details", "usage"))
+    return read_counts(object_in(parse_value(next(filter(None, named), None))))
