@@ -180,7 +180,10 @@ def measure_first_byte() -> None:
 
     reply = ANTHROPIC.answer(ANTHROPIC.piece("text", "t", "Hi."), stream=True)
     reply.body = b"".join(reply.body).split(b"|")  # one piece
-    with proxying(lambda *_: reply, "C.default().compact()") as running, httpx2.Client() as client:
+    with (
+        proxying(lambda *_: reply, "C.default().compact()") as running,
+        httpx2.Client(timeout=120) as client,
+    ):
         for _ in range(40):
             client.post(running.url + ANTHROPIC.path, json=ANTHROPIC.request(stream=True))
     print(f"first byte: {1000 * statistics.median(taken):.2f} ms CPU, {len(taken)} streams")

@@ -51,6 +51,8 @@ BAD = [
     (["--record", "x", "--no-record"], "leave one of them out"),
     (["--store", "postgresql://x"], "sqlite:///FILE"),
     (["--config", "none.toml"], "it cannot be read"),
+    (["receipt", "--store", "sqlite:///none.db"], "run `weft proxy` first"),
+    (["--report", "--store", "sqlite:///none.db"], "run `weft proxy` first"),
 ]
 
 

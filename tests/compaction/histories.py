@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from tests.compaction.spices import SPICES
 from tests.compaction.talks import TALKS, Wire
 from weft import C, Policy
 
@@ -27,7 +28,12 @@ _PICTURE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
 def random_request(seed: int) -> tuple[str, Wire]:
     """A request that its provider would take, and its dialect."""
     history = _History(random.Random(seed))
-    return history.dialect, history.request()
+    dialect, request = history.dialect, history.request()
+    chance = random.Random(f"spices {seed}")
+    fitting = [one for one in SPICES if dialect in one.dialects]
+    for spice in chance.sample(fitting, k=chance.choice([0, 0, 1, 2, 4])):
+        spice.put(request, TALKS[dialect].messages(request), chance)
+    return dialect, request
 
 
 def random_policy(seed: int) -> Policy:

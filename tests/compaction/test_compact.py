@@ -184,3 +184,8 @@ def test_a_policy_that_needs_a_session_is_refused() -> None:
         weft.compact(talk_in("gemini"), C.default().capture("x"))
     with pytest.raises(UsageError, match="is not a dialect"):
         weft.compact(talk_in("gemini"), C.auto(), dialect="klingon")
+
+
+def test_a_report_does_not_guess_at_the_last_step_of_an_agent_that_is_not_ours() -> None:
+    compacted = weft.compact(talk_in("anthropic", steps=24), C.auto())
+    assert "last of" not in str(compacted.explain())

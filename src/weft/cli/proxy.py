@@ -176,6 +176,20 @@ def _open_file(options: CommandOptions) -> "ProxyStore":
     return ProxyStore(Path(address.removeprefix("sqlite:///")))
 
 
+def _open_known_file(options: CommandOptions) -> "ProxyStore":
+    """The file of a proxy that ran before; nothing is made or changed where there is none."""
+    from weft.server.proxy_store import is_proxy_store
+
+    path = Path(options.address.removeprefix("sqlite:///"))
+    if options.address.startswith("sqlite:///") and not is_proxy_store(path):
+        raise UsageError(
+            f"no proxy has kept anything in {path}",
+            where="--store",
+            hint="run `weft proxy` first, or name its file: --store sqlite:///FILE",
+        )
+    return _open_file(options)
+
+
 class _Beside:
     """A command that runs as long as the proxy, with the variables that lead its clients here."""
 
@@ -204,7 +218,7 @@ def _print_receipt(options: CommandOptions) -> int:
     """What was promised, and what the providers billed, by session and in all."""
     from weft.server.proxy_records import count_saved, receipts_of
 
-    calls = _open_file(options).list_calls()
+    calls = _open_known_file(options).list_calls()
     receipts = [one for one in receipts_of(calls) if options.session in (None, one.session)]
     if options.session is not None and not receipts:
         raise UsageError(f"there is no session `{options.session}`", where="--session")
@@ -227,7 +241,7 @@ def _print_receipt(options: CommandOptions) -> int:
 
 def _print_report(options: CommandOptions) -> int:
     """Requests that a provider refused only as we sent them, without their words."""
-    pairs = _open_file(options).list_refused()
+    pairs = _open_known_file(options).list_refused()
     print_json(
         [
             {

@@ -6,6 +6,7 @@ before it, and what the provider has kept stays good.
 """
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -47,7 +48,7 @@ from weft.compiler.plan import NamedModel
 from weft.compiler.receipt import Expectation
 from weft.compiler.tools import recall_tool, values_of
 from weft.content import FunctionCall
-from weft.declare import Agent, C, RunConfig, Tool
+from weft.declare import Agent, C, RunConfig
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import Auto, Redact
 from weft.declare.template import write_literally
@@ -57,6 +58,7 @@ from weft.dialects.caching import MARKS
 from weft.dialects.facts import YARDSTICK
 from weft.dialects.measure import Mark, Meter, TurnCost
 from weft.dialects.track import LoweringReport
+from weft.dialects.wire import ReadTool
 from weft.errors import DeclarationError, UsageError, WeftError
 from weft.ir import Item, MediaBlock, ResultBlock, TextBlock, ToolDecl
 from weft.ir.block import RECALL
@@ -191,7 +193,7 @@ class Compacted:
         """What `recall` with these arguments says, as text: for a tool that a host calls itself."""
         response, _ = self._work.find(FunctionCall(name=RECALL, args=dict(arguments)))
         text = response.get("result", response.get("error"))
-        return text if isinstance(text, str) else msgspec.json.encode(response).decode()
+        return text if isinstance(text, str) else encode(response).decode()
 
     def __repr__(self) -> str:
         return f"Compacted({self._work.dialect.traits.name}, {len(self.sources)} messages)"
@@ -274,8 +276,8 @@ class _Work:
     def _head_key(self) -> bytes:
         wire, system = self.body.wire, self.dialect.form.system
         fields = [value for key, value in wire.items() if key in (system, *_HEAD)]
-        named = [self.dialect.traits.name, self.model, self.body.is_list]
-        return msgspec.json.encode([named, fields, self._lead])
+        named: list[Json] = [self.dialect.traits.name, self.model, self.body.is_list]
+        return encode([named, fields, self._lead])
 
     @cached_property
     def head(self) -> _Head:
@@ -296,7 +298,7 @@ class _Work:
         alone = reading.output is not None and not facts.schema_with_tools
         takes = facts.tools and not alone and (is_ours or not own)
         return _Head(
-            _make_agent(system, tools_of(reading.tools)),
+            _make_agent(system, reading.tools),
             offers_recall=is_ours,
             takes_recall=takes and (is_ours or self.body.is_list or self._takes_tool(wire)),
             is_stateful=weighed.stateful,
@@ -683,7 +685,7 @@ class _Work:
         asked = next((one.function_call for one in parts if one.function_call is not None), None)
         if asked is None or asked.name != RECALL:
             raise UsageError(
-                f"this is not a call of `{RECALL}`: {msgspec.json.encode(call).decode()[:120]}",
+                f"this is not a call of `{RECALL}`: {encode(call).decode()[:120]}",
                 where="recall",
                 hint="pass the call as it stands in the provider's answer",
             )
@@ -742,12 +744,13 @@ def require_stateless(policy: object, *, where: str) -> None:
         )
 
 
-def _make_agent(system: str, tools: Sequence[Tool]) -> Agent:
-    """An agent that has nothing but a system text and tools."""
+def _make_agent(system: str, tools: Sequence[ReadTool]) -> Agent:
+    """An agent that has nothing but a system text and tools; nobody knows when it will end."""
+    agent = Agent(AGENT, identity=False, instruction=write_literally(system), max_steps=sys.maxsize)
     try:
-        return Agent(AGENT, identity=False, instruction=write_literally(system), tools=list(tools))
+        return replace(agent, tools=tools_of(tools))
     except WeftError:  # a declaration that only its provider takes: what it says is not counted
-        return Agent(AGENT, identity=False, instruction=write_literally(system))
+        return agent
 
 
 @lru_cache(maxsize=1)
@@ -785,7 +788,7 @@ _MARK = re.compile("|".join(rf'"{mark}"\s*:\s*[^n\s]' for mark in MARKS).encode(
 Value = TypeVar("Value")
 
 
-class _Remembered(Generic[Value]):
+class _RecentResults(Generic[Value]):
     """What was worked out last, by a key; bounded."""
 
     def __init__(self, most: int) -> None:
@@ -816,11 +819,11 @@ class _Remembered(Generic[Value]):
             self._known.clear()
 
 
-_heads: _Remembered[_Head] = _Remembered(64)
-_configs: _Remembered[RunConfig] = _Remembered(64)
-_records: _Remembered[_Record] = _Remembered(256)
-_head_costs: _Remembered[int] = _Remembered(256)
-_turn_costs: _Remembered[TurnCost] = _Remembered(50_000)
+_heads: _RecentResults[_Head] = _RecentResults(64)
+_configs: _RecentResults[RunConfig] = _RecentResults(64)
+_records: _RecentResults[_Record] = _RecentResults(256)
+_head_costs: _RecentResults[int] = _RecentResults(256)
+_turn_costs: _RecentResults[TurnCost] = _RecentResults(50_000)
 
 
 def forget() -> None:

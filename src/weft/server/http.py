@@ -11,6 +11,7 @@ server, or of the proxy before it.
 """
 
 import asyncio
+import logging
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.server.problems import MEDIA_TYPE, Problem
+
+_log = logging.getLogger("weft")
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.flow_control import FlowControl
@@ -119,6 +122,14 @@ class HeadGuard(asyncio.Protocol):
         if is_head and self._is_too_large(data):
             self._refuse(_too_large())
             return
+        if self.cycle is None and data.startswith(_HTTP2):
+            _log.warning(
+                "a client speaks gRPC (HTTP/2), and this port speaks HTTP/1.1; an exporter of"
+                " traces needs OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+            )
+            self._settle()
+            self.transport.close()
+            return
         super().data_received(data)
         # a new cycle means that the head is complete
         if self.cycle is not before:
@@ -188,6 +199,9 @@ class HeadGuard(asyncio.Protocol):
             self.transport.write(head.encode("ascii") + body)
         self.transport.close()
 
+
+_HTTP2 = b"PRI * HTTP/2.0"
+"""What a client begins with that takes the server for one of gRPC."""
 
 _HINT = "error_status_hint"
 

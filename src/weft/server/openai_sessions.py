@@ -54,6 +54,7 @@ from weft.server.problems import Problem, invalid
 from weft.server.served import ServedRun
 from weft.session import Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.flow import TRUSTED, note_of
 from weft.stores import create_filled
 from weft.values import Json, JsonObject
 
@@ -305,24 +306,28 @@ def _trailing(messages: list[ClientMessage]) -> int:
 
 
 def as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
-    """A history as events of a log: what a client brings is not ours, and carries no trust."""
+    """A history as events of a log: what a client brings is not ours, and carries no trust.
+
+    An answer in it was made from all that stands before it: results, and files.
+    """
     author = speaker_of(runner)
     events: list[Event] = []
-    invocation = new_id()
+    invocation, read = new_id(), TRUSTED
     for one in messages:
         if one.role == "user" and (not events or events[-1].author != "user"):
             invocation = new_id()
         calls = [part.function_call for part in one.parts if part.function_call is not None]
         whose, role = (author, "model") if one.role == "assistant" else ("user", "user")
-        events.append(
-            Event(
-                author=whose,
-                content=Content(role=role, parts=one.parts),
-                invocation_id=invocation,
-                # the client runs these calls: their results come with one of its messages
-                long_running_tool_ids=tuple(one.id or "" for one in calls) or None,
-            )
+        event = Event(
+            author=whose,
+            content=Content(role=role, parts=one.parts),
+            invocation_id=invocation,
+            # the client runs these calls: their results come with one of its messages
+            long_running_tool_ids=tuple(one.id or "" for one in calls) or None,
+            custom_metadata=note_of(read).onto(None) if role == "model" else None,
         )
+        read |= event.label
+        events.append(event)
     return events
 
 

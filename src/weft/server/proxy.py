@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 
 from weft.compaction.compact import Compacted, compact_body, require_stateless
 from weft.compaction.reading import RequestBody, read_body
+from weft.compaction.splicing import encode
 from weft.declare import C
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import Redact
@@ -77,6 +78,10 @@ TOKEN_HEADER = b"x-weft-token"
 
 _MOST_RECALLS = 8
 """How often one answer may recall before the request goes as it came."""
+
+
+_READABLE = ("identity", "gzip", "x-gzip", "deflate")
+"""How an answer may be packed that is read here."""
 
 
 class PolicyRule(NamedTuple):
@@ -382,7 +387,9 @@ class Exchanges:
             call.compacted = None
         call.status = reply.status_code
         changes = prepared.recalls or bool(prepared.known)
-        if reply.status_code >= 400 or not changes:
+        # asked for a plain answer, it packed one as nobody here can unpack: it goes on as it is
+        is_sealed = reply.headers.get("content-encoding", "identity") not in _READABLE
+        if reply.status_code >= 400 or is_sealed or not changes:
             observer = AnswerReader(prepared.form, reply)
 
             async def finish() -> None:
@@ -475,7 +482,7 @@ class Exchanges:
             restored = visible
             if prepared.known:
                 restored = ValueRestorer(prepared.form, prepared.known).body(visible)
-            raw = msgspec.json.encode(restored)
+            raw = encode(restored)
         await self._finish(prepared)
         await relay.start(reply.status_code, returned_headers(reply, changed=True, length=len(raw)))
         await relay.send_piece(raw)

@@ -262,13 +262,27 @@ def _hops_in(headers: Sequence[tuple[bytes, bytes]]) -> set[bytes]:
     return {*_HOPS, *(word.strip().lower() for words in named for word in words)}
 
 
+LARGEST_BODY = 32_000_000
+"""In bytes. A larger body is passed on unread: no model has room for it."""
+
+
 def unpack_body(raw: bytes, packing: bytes) -> bytes:
-    """The body of a request, unpacked."""
-    if packing in (b"", b"identity"):
-        return raw
-    try:
-        if packing in (b"gzip", b"deflate"):
-            return zlib.decompress(raw, 47)
-    except zlib.error as error:
-        raise UsageError(f"the body cannot be unpacked: {error}", where="weft proxy") from None
-    raise UsageError(f"the body is packed as {packing.decode('latin-1')}", where="weft proxy")
+    """The body of a request, unpacked; a UsageError where it cannot be read, or is too large."""
+    packing = packing.strip().lower()
+    if packing in (b"gzip", b"x-gzip", b"deflate"):
+        stream = zlib.decompressobj(47)
+        try:
+            raw = stream.decompress(raw, LARGEST_BODY + 1)
+        except zlib.error as error:
+            raise _unreadable(f"the body cannot be unpacked: {error}") from None
+        if len(raw) <= LARGEST_BODY and (not stream.eof or stream.unused_data):
+            raise _unreadable("the body cannot be unpacked: it ends too early, or goes on")
+    elif packing not in (b"", b"identity"):
+        raise _unreadable(f"the body is packed as {packing.decode('latin-1')}")
+    if len(raw) > LARGEST_BODY:
+        raise _unreadable(f"the body has more than {LARGEST_BODY:,} bytes")
+    return raw
+
+
+def _unreadable(message: str) -> UsageError:
+    return UsageError(message, where="weft proxy")

@@ -4,6 +4,7 @@ One SQLite file. What cannot be written is kept in memory, counted, and tried ag
 a full disk must not stop an agent.
 """
 
+import json
 import logging
 import secrets
 import sqlite3
@@ -11,10 +12,11 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
+from weft.compaction.splicing import encode
 from weft.compiler.costs import Load
 from weft.session import Usage
 from weft.values import Json, JsonObject
@@ -81,6 +83,21 @@ class RefusedPair(msgspec.Struct, frozen=True):
     original: Json
     sent: Json
     answer: str
+
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+def _pack(record: msgspec.Struct) -> bytes:
+    """A record as JSON, also where its texts have half a character."""
+    return encode(msgspec.to_builtins(record))
+
+
+def _unpack(raw: bytes, kind: type[Record]) -> Record:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.DecodeError:  # half a character, which only Python reads
+        return msgspec.convert(json.loads(raw), kind)
 
 
 def is_proxy_store(path: Path) -> bool:
@@ -164,7 +181,7 @@ class ProxyStore:
             return
         self._recalls[history] = [record, *known]
         self._stored.add(history)
-        self._write("INSERT INTO recalls VALUES (?, ?)", history, msgspec.json.encode(record))
+        self._write("INSERT INTO recalls VALUES (?, ?)", history, _pack(record))
 
     def find_places(self, chain: Sequence[bytes]) -> list[int]:
         """The places in a chain of histories after which an answer recalled something."""
@@ -181,7 +198,7 @@ class ProxyStore:
             rows = self._rows(
                 "SELECT record FROM recalls WHERE history = ? ORDER BY rowid DESC", history
             )
-            known = [msgspec.json.decode(cast("bytes", row), type=RecallRecord) for (row,) in rows]
+            known = [_unpack(cast("bytes", row), RecallRecord) for (row,) in rows]
             if len(self._recalls) > _MOST:
                 self._recalls.clear() if self._connection is not None else None
             self._recalls[history] = known
@@ -220,7 +237,7 @@ class ProxyStore:
 
     def add_refused(self, pair: RefusedPair) -> None:
         """Keep a pair for a report of a bug; the newest few."""
-        self._write("INSERT INTO refused VALUES (?, ?)", time.time(), msgspec.json.encode(pair))
+        self._write("INSERT INTO refused VALUES (?, ?)", time.time(), _pack(pair))
         self._write(
             "DELETE FROM refused WHERE rowid <= (SELECT max(rowid) FROM refused) - ?", _REFUSED
         )
@@ -228,7 +245,7 @@ class ProxyStore:
     def list_refused(self) -> list[RefusedPair]:
         """The pairs that were kept, the oldest first."""
         rows = self._rows("SELECT record FROM refused ORDER BY time")
-        return [msgspec.json.decode(cast("bytes", row), type=RefusedPair) for (row,) in rows]
+        return [_unpack(cast("bytes", row), RefusedPair) for (row,) in rows]
 
     def close(self) -> None:
         """Close the file."""

@@ -1,4 +1,4 @@
-"""langchain and LangGraph: five programs of the documentation, with and without Weft."""
+"""langchain and LangGraph: programs of the documentation, with and without Weft."""
 
 import json
 import re
@@ -127,7 +127,34 @@ async def _thread(added: object) -> Played:
     return script.played(first["messages"][-1].content, second["messages"][-1].content)
 
 
-PROGRAMS = [_question, _tool_loop, _parallel_calls, _structured_output, _thread]
+async def _streamed(added: object) -> Played:
+    steps = [*([("read_gauges", {"place": place})] for place in ROUND), "Read them all."]
+    script = Script(steps=steps)
+    seen: list[Any] = []
+    agent = _agent(script, added)
+    async for update in agent.astream(_ask("Read all places."), stream_mode="updates"):
+        seen += update.get("model", {}).get("messages", [])
+    return script.played(seen[-1].content)
+
+
+async def _agent_as_tool(added: object) -> Played:
+    script = Script(steps=[[("read_gauges", {"place": "north"})] * 2, "All is well."])
+    watcher = _agent(script, added)
+
+    @tool
+    async def watch() -> str:
+        """Have somebody look."""
+        return (await watcher.ainvoke(_ask("Look north, twice.")))["messages"][-1].content
+
+    middleware = [added] if added is not None else []
+    boss = create_agent(Script(steps=[[("watch", {})], "Good."]), [watch], middleware=middleware)
+    return script.played((await boss.ainvoke(_ask("How is north?")))["messages"][-1].content)
+
+
+PROGRAMS = [
+    *(_question, _tool_loop, _parallel_calls, _structured_output, _thread),
+    *(_streamed, _agent_as_tool),
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)

@@ -1,4 +1,4 @@
-"""openai-agents: five programs from its documentation, with and without the filter."""
+"""openai-agents: programs from its documentation, with and without the filter."""
 
 import json
 import re
@@ -14,6 +14,8 @@ from agents.items import ModelResponse
 from agents.models.interface import Model
 from agents.usage import Usage
 from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
     ResponseFunctionToolCall,
     ResponseOutputMessage,
     ResponseOutputText,
@@ -58,8 +60,17 @@ class Script(Model):
             ]  # fmt: skip
         return ModelResponse(output=output, usage=Usage(), response_id=None)
 
-    def stream_response(self, *others: Any, **more: Any) -> AsyncIterator[Any]:
-        raise NotImplementedError
+    async def stream_response(
+        self, system_instructions: str | None, input: Any, *others: Any, **more: Any
+    ) -> AsyncIterator[Any]:
+        answer = await self.get_response(system_instructions, input)
+        response = Response(
+            id="r", created_at=0, model="script", object="response", output=answer.output,
+            parallel_tool_calls=True, tool_choice="auto", tools=[],
+        )  # fmt: skip
+        yield ResponseCompletedEvent(
+            response=response, sequence_number=0, type="response.completed"
+        )
 
     def played(self, *answers: str) -> Played:
         chats = [
@@ -132,7 +143,28 @@ async def _session(added: object) -> Played:
     return script.played(first.final_output, second.final_output)
 
 
-PROGRAMS = [_question, _tool_loop, _parallel_calls, _structured_output, _session]
+async def _streamed(added: object) -> Played:
+    script = Script(*([("read_gauges", {"place": place})] for place in ROUND), "Read them all.")
+    running = Runner.run_streamed(_agent(script), "Read all places.", run_config=_config(added))
+    events = [event.type async for event in running.stream_events()]
+    assert "raw_response_event" in events
+    return script.played(running.final_output)
+
+
+async def _handoff(added: object) -> Played:
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(call, [("transfer_to_second", {})], call, "All is well.")
+    second = Agent(name="second", model=script, tools=[read_gauges])
+    first = _agent(script, handoffs=[second])
+    result = await Runner.run(first, "Look north, both.", run_config=_config(added))
+    assert result.last_agent.name == "second"
+    return script.played(result.final_output)
+
+
+PROGRAMS = [
+    *(_question, _tool_loop, _parallel_calls, _structured_output, _session),
+    *(_streamed, _handoff),
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)

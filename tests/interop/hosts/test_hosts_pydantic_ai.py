@@ -1,7 +1,8 @@
-"""pydantic-ai: five programs from its documentation, with and without the capability."""
+"""pydantic-ai: programs from its documentation, with and without the capability."""
 
 import json
 import re
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,7 +11,7 @@ pytest.importorskip("pydantic_ai.capabilities", reason="pydantic-ai is not insta
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelMessagesTypeAdapter, capture_run_messages
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
 from weft.interop.pydantic_ai import WeftCapability, _spell_messages
@@ -40,9 +41,19 @@ class Script:
             ]
         )
 
+    async def stream(
+        self, messages: list[ModelMessage], info: AgentInfo
+    ) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+        for at, part in enumerate(self.answer(messages, info).parts):
+            if isinstance(part, ToolCallPart):
+                args = json.dumps(part.args)
+                yield {at: DeltaToolCall(part.tool_name, args, tool_call_id=part.tool_call_id)}
+            elif isinstance(part, TextPart):
+                yield part.content
+
     @property
     def model(self) -> FunctionModel:
-        return FunctionModel(self.answer)
+        return FunctionModel(self.answer, stream_function=self.stream)
 
     def played(self, *answers: str) -> Played:
         return Played([*answers], self.requests, self.chats)  # type: ignore[arg-type]
@@ -110,7 +121,28 @@ async def _history(added: object) -> Played:
     return script.played(first.output, second.output)
 
 
-PROGRAMS = [_question, _tool_loop, _parallel_calls, _structured_output, _history]
+async def _streamed(added: object) -> Played:
+    script = Script(*([("read_gauges", {"place": place})] for place in ROUND), "Read them all.")
+    async with _agent(script, added).run_stream("Read all places.") as result:
+        return script.played(await result.get_output())
+
+
+async def _agent_as_tool(added: object) -> Played:
+    script = Script([("read_gauges", {"place": "north"})] * 2, "All is well.")
+    watcher = _agent(script, added)
+    boss = Agent(Script([("watch", {})], "Good.").model, capabilities=[added] if added else [])
+
+    @boss.tool_plain
+    async def watch() -> str:
+        return (await watcher.run("Look north, twice.")).output
+
+    return script.played((await boss.run("Have somebody look.")).output)
+
+
+PROGRAMS = [
+    *(_question, _tool_loop, _parallel_calls, _structured_output, _history),
+    *(_streamed, _agent_as_tool),
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)

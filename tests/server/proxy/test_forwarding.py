@@ -11,6 +11,7 @@ import pytest
 
 from tests.server.proxy.upstream import Reply, Seen, proxying
 from weft.models.http import Timeouts
+from weft.server.proxy_relay import LARGEST_BODY
 
 EVENTS = b"\n".join(
     (
@@ -123,9 +124,9 @@ def test_what_nobody_reads_is_streamed_both_ways() -> None:
         assert client.head(f"{proxy.url}/").status_code == 418
 
 
-def test_large_results_are_compacted_and_the_rest_stays() -> None:
+def _talk_with_a_log() -> dict[str, Any]:
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    request = {
+    return {
         "model": "gpt-5",
         "odd": [1.0],
         "messages": [
@@ -134,6 +135,10 @@ def test_large_results_are_compacted_and_the_rest_stays() -> None:
             {"role": "tool", "tool_call_id": "c1", "content": LONG},
         ],
     }
+
+
+def test_large_results_are_compacted_and_the_rest_stays() -> None:
+    request = _talk_with_a_log()
     with (
         proxying(lambda *_: Reply(), "C.default().compact()") as proxy,
         httpx2.Client(timeout=60) as client,
@@ -162,6 +167,9 @@ def _hostile_bodies() -> list[tuple[str, bytes, dict[str, str]]]:
         ("twice a key", b'{"messages":[],"messages":[{"role":"user","content":"x"}]}', {}),
         ("gzip", packed, {"content-encoding": "gzip"}),
         ("not gzip", b"{}", {"content-encoding": "gzip"}),
+        ("gzip and more", packed + gzip.compress(b" "), {"content-encoding": "gzip"}),
+        ("a cut gzip", packed[:-9], {"content-encoding": "gzip"}),
+        ("a bomb", gzip.compress(b" " * (LARGEST_BODY + 1)), {"content-encoding": "gzip"}),
         ("another packing", b"\x28\xb5\x2f\xfd", {"content-encoding": "zstd"}),
     ]
 
@@ -176,6 +184,21 @@ def test_what_cannot_be_read_goes_on_as_it_came() -> None:
                 assert seen.body == body, name
                 packing = headers.get("content-encoding")
                 assert seen.headers.get("content-encoding") == packing, name
+
+
+def test_an_answer_that_is_packed_unasked_goes_on_as_it_came() -> None:
+    headers = {"content-type": "application/json", "content-encoding": "zstd"}
+    with (
+        proxying(lambda *_: Reply(b"sealed", headers=headers), "C.default().compact()") as proxy,
+        httpx2.Client(timeout=60) as client,
+    ):
+        url = f"{proxy.url}/v1/chat/completions"
+        with client.stream("POST", url, json=_talk_with_a_log()) as answer:
+            assert answer.headers["content-encoding"] == "zstd"
+            assert b"".join(answer.iter_raw()) == b"sealed"
+        assert [one["function"]["name"] for one in proxy.upstream.seen[0].json["tools"]] == [
+            "recall"
+        ]
 
 
 def test_fifty_megabytes_and_chunks_go_through() -> None:

@@ -23,7 +23,7 @@ from weft.server.proxy import ProxyApplication, ProxySettings
 from weft.server.proxy_history import replace_messages
 from weft.server.proxy_records import CallLog, receipts_of
 from weft.server.proxy_redaction import redact_body
-from weft.server.proxy_store import ProxyStore
+from weft.server.proxy_store import ProxyStore, RecallRecord
 from weft.values import Json
 
 CHAT, RESPONSES, ANTHROPIC, GEMINI = TALKS
@@ -275,3 +275,12 @@ def test_a_stream_is_passed_on_piece_by_piece() -> None:
                     text += next(pieces)
                 released.set()
                 assert b"message_stop" in text + b"".join(pieces)
+
+
+def test_a_recall_with_half_a_character_outlives_the_proxy(tmp_path: Path) -> None:
+    record = RecallRecord("seen", [], [{"arguments": "\ud83d"}], [0], [{"content": "a\udc00b"}])
+    store = ProxyStore(tmp_path / "weft-proxy.db")
+    store.add_recall(b"history", record)
+    store.close()
+    assert ProxyStore(tmp_path / "weft-proxy.db").find_recalls(b"history") == [record]
+    assert not store.faults
