@@ -830,7 +830,7 @@ async def test_code_that_holds_a_secret_calls_no_tool_that_is_not_cleared() -> N
     result = await weft.run(agent, "Go")
     output = str(output_in(result.events)["output"])
     assert output.startswith("sealed 15\n")  # and what the values come from may be asked again
-    assert "the code was given what carries the label `secret`, which send is not cleared" in output
+    assert "this was made from what carries the label `secret`, which send is not cleared" in output
 
 
 async def test_a_secret_in_a_file_or_in_the_code_itself_counts_as_given() -> None:

@@ -2,13 +2,14 @@
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import weft
-from weft import Agent, C, Part, Runner, Session, tool
+from weft import Agent, C, Part, Runner, Session, Step, tool
 from weft.content import Blob, FunctionCall, FunctionResponse
 from weft.declare.context import ToolContext
 from weft.errors import ProtectionError
@@ -331,3 +332,53 @@ def test_half_a_character_in_a_value_hides_it_from_nobody(dialect: str) -> None:
     assert KEY not in sent
     assert "of the house" not in sent
     assert sent.count(MARK) == 2
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda text: text[::-1],
+        " ".join,
+        lambda text: base64.b32encode(text.encode()).decode(),
+        lambda text: "the flu, of the second kind",
+    ],
+    ids=["reversed", "spelled out", "base32", "other words"],
+)
+async def test_a_label_that_follows_withholds_a_secret_in_any_words(
+    spell: Callable[[str], str],
+) -> None:
+    sent: list[str] = []
+
+    @tool(effect="pure")
+    def read_record() -> str:
+        """Read a record."""
+        return "influenza-B-7731"
+
+    @tool
+    def post(text: str) -> str:
+        """Post a text."""
+        sent.append(text)
+        return "posted"
+
+    words = spell("influenza-B-7731")
+
+    async def read_by_others(*, follows: bool) -> bool:
+        """Whether agents that are not cleared for it were shown what the cleared one said."""
+        policy = C.default().label("medical", tools="read_record", follow=follows)
+        script = [call("read_record"), call("post", text=words), words]
+        doctor = Agent(
+            "doctor", model=ScriptedModel(script), tools=[read_record, post], cleared=["medical"]
+        )
+        models = [ScriptedModel(["Fine."]), ScriptedModel(["Fine."])]
+        clerk = Agent("clerk", model=models[0], instruction="Write: {finding}")
+        copier = Step(lambda state: {"copy": f"({state['finding']})"}, name="copier")
+        last = Agent("last", model=models[1], instruction="Write: {copy}").sees(C.none())
+        flow = doctor.writes("finding").sees(policy) >> clerk >> copier >> last
+        await Runner(flow).run("How is Ann?")
+        return any(words in _sent(model) for model in models)
+
+    assert not await read_by_others(follows=True)
+    assert sent == []
+    if words != " ".join("influenza-B-7731"):  # found by its value anyway
+        assert await read_by_others(follows=False)
+        assert sent == [words]

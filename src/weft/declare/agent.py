@@ -593,6 +593,7 @@ def unite_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
             keys=tuple(sorted({key for label in some for key in label.keys})),
             tools=tuple(sorted({tool for label in some for tool in label.tools})),
             artifacts=tuple(sorted({file for label in some for file in label.artifacts})),
+            follow=any(label.follow for label in some),
         )
         for name, some in sorted(by_name.items())
     )

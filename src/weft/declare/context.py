@@ -11,7 +11,7 @@ from weft.declare.policy_parts import MemoryScorer
 from weft.errors import DeclarationError, UsageError, describe_kind
 from weft.schema import validate_declared
 from weft.session.event import EMPTY_ACTIONS, Actions, State
-from weft.session.flow import TRUSTED, TrustLabel
+from weft.session.flow import TRUSTED, USER_WORDS, TrustLabel
 from weft.session.log import Session
 from weft.values import Json, JsonObject
 
@@ -363,6 +363,7 @@ class CallbackContext(WithDeps[DepsT]):
     @property
     def user_content(self) -> Content | None:
         """What the user said to start this invocation."""
+        self.state.reads.add(USER_WORDS)
         content: Content | None = None
         # from the end up to another invocation: the log may be long
         for event in reversed(self._running().session.events):
@@ -393,7 +394,9 @@ class CallbackContext(WithDeps[DepsT]):
 
     async def list_artifacts(self) -> list[str]:
         """The names of the artifacts of this session and its user."""
-        return await self._running().artifact_names()
+        names = await self._running().artifact_names()
+        self.state.reads.update(f"artifact:{name}" for name in names)  # who wrote it named it
+        return names
 
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions that may answer the query."""

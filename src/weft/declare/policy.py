@@ -356,8 +356,13 @@ class Verbs(Generic[Changed]):
         *keys: str,
         tools: str | Iterable[str] = (),
         artifacts: str | Iterable[str] = (),
+        follow: bool = False,
     ) -> Changed:
-        """A label on state keys, tools' results and artifacts; only who is cleared sees them."""
+        """A label on state keys, tools' results and artifacts; only who is cleared sees them.
+
+        With `follow`, all that an agent says or does after it has seen one of them carries the
+        label too, in whatever words.
+        """
         if not isinstance(cast("object", name), str) or not re.fullmatch(r"[A-Za-z][\w-]*", name):
             raise DeclarationError(
                 f"{name!r} is not a label",
@@ -373,7 +378,9 @@ class Verbs(Generic[Changed]):
                 where="C.label",
                 hint=f'write .label("{name}", "state_key", tools=["lookup"])',
             )
-        return self._then(Label(name, keys=marked, tools=whose, artifacts=files))
+        if not isinstance(cast("object", follow), bool):
+            raise DeclarationError(f"follow={follow!r}", where="C.label", hint="pass True or False")
+        return self._then(Label(name, keys=marked, tools=whose, artifacts=files, follow=follow))
 
     @explain_policy_calls
     def fence(self, *what: Untrusted) -> Changed:

@@ -365,6 +365,8 @@ class Label(PolicyWord, frozen=True):
     keys: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
+    follow: bool = False
+    """Whether what was said or written after seeing them carries it too, whatever the words."""
 
 
 class Fence(PolicyWord, frozen=True):

@@ -36,6 +36,7 @@ from weft.declare.functions import (
 )
 from weft.declare.hints import TOOL_WORDS
 from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
+from weft.declare.return_fields import find_free_fields, find_unknown_fields, read_return_fields
 from weft.diagnostics import Diagnostic
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
@@ -243,6 +244,25 @@ def _check_flow(tool: Tool) -> None:
             hint="leave one of them out",
         )
     _check_trust(tool.trust, where=f"{where}.trust")
+    if tool.function is None or tool.trust in ("untrusted", "trusted"):
+        return
+    named: Iterable[str] = tool.trust if isinstance(tool.trust, Mapping) else ()
+    for name in find_unknown_fields(tool.function, named):
+        fields = sorted(read_return_fields(tool.function).names)
+        near = find_near(name, fields, cutoff=0.6)
+        raise DeclarationError(
+            f"trust names `{name}`, and what {tool.name} returns has no such field",
+            where=f"{where}.trust",
+            hint=f"did you mean `{near[0]}`?" if near else f"it has: {', '.join(fields)}",
+        )
+    free = find_free_fields(tool.function, tool.trust)
+    if free:
+        raise DeclarationError(
+            f"trust says that `{free[0]}` is typed, and any text may stand there",
+            where=f"{where}.trust",
+            hint="annotate it as a number, a date, a Literal, or"
+            ' Annotated[str, msgspec.Meta(pattern="[A-Z]+-[0-9]+")]; or leave it untrusted',
+        )
 
 
 def _check_trust(trust: object, *, where: str) -> None:

@@ -377,7 +377,7 @@ class _Position(NamedTuple):
     inside: tuple[tuple[str, int, str], ...]
 
 
-_Named: TypeAlias = dict[str, list[_Position]]
+_PositionsByName: TypeAlias = dict[str, list[_Position]]
 
 
 def edges_of(
@@ -385,12 +385,15 @@ def edges_of(
 ) -> tuple[Edge, ...]:
     """Every value on its way, readers in the order of the flow."""
     places = _places(root)
-    named: _Named = {}
+    by_name: _PositionsByName = {}
     for place in places:
-        named.setdefault(place.vertex.name, []).append(place)
+        by_name.setdefault(place.vertex.name, []).append(place)
     edges: dict[tuple[str, str, str, str], Edge] = {}
     for reader in places:
-        for edge in (*_read(reader, start, named, sites), *_heard(reader, named)):
+        for edge in (
+            *_edges_from_writers(reader, start, by_name, sites),
+            *_edges_from_speakers(reader, by_name),
+        ):
             known = edges.setdefault(edge[:4], edge)
             # a node may be drawn once and come to twice: sure only if it is sure both times
             if known.certain and not edge.certain:
@@ -398,10 +401,10 @@ def edges_of(
     return tuple(edges.values())
 
 
-def _read(
+def _edges_from_writers(
     reader: _Position,
     start: Vertex,
-    named: _Named,
+    by_name: _PositionsByName,
     sites: Mapping[str, tuple[Site, ...]],
 ) -> list[Edge]:
     vertex = reader.vertex
@@ -412,26 +415,28 @@ def _read(
             for writer in fact.writers if fact is not None else ():
                 source: Vertex | None = start
                 if writer.kind != "input":
-                    source = _writer(writer, port.key, reader, named)
+                    source = _writer(writer, port.key, reader, by_name)
                 if source is not None and fact is not None:
                     edges.append(Edge(source.id, vertex.id, port.key, port.channel, fact.must))
     return edges
 
 
-def _heard(reader: _Position, named: _Named) -> list[Edge]:
+def _edges_from_speakers(reader: _Position, by_name: _PositionsByName) -> list[Edge]:
     edges: list[Edge] = []
     for name in reader.vertex.hears:
-        spoke = [place for place in named.get(name, ()) if place.vertex.kind == "agent"]
+        spoke = [place for place in by_name.get(name, ()) if place.vertex.kind == "agent"]
         source = _nearest(reader, spoke)
         if source is not None:
             edges.append(Edge(source.id, reader.vertex.id, "", "conversation"))
     return edges
 
 
-def _writer(writer: Writer, key: str, reader: _Position, named: _Named) -> Vertex | None:
+def _writer(
+    writer: Writer, key: str, reader: _Position, by_name: _PositionsByName
+) -> Vertex | None:
     wrote = [
         place
-        for place in named.get(writer.origin.agent or writer.name, ())
+        for place in by_name.get(writer.origin.agent or writer.name, ())
         if any(port.key == key for port in place.vertex.writes)
     ]
     return _nearest(reader, wrote)
@@ -486,12 +491,12 @@ def links_of(start: Vertex, root: Member, answer: Vertex) -> tuple[Link, ...]:
 def _inside(member: Member) -> Iterator[Link]:
     if isinstance(member, Vertex):
         return
-    yield from _between(member)
+    yield from _links_between_members(member)
     for below in member.members:
         yield from _inside(below)
 
 
-def _between(group: Group) -> Iterator[Link]:
+def _links_between_members(group: Group) -> Iterator[Link]:
     members = group.members
     pairs = list(pairwise(members))
     match group.kind:

@@ -97,7 +97,7 @@ def to_svg(graph: Graph) -> str:
         *(line for box in boxes for line in _draw_box(box)),
         *(line for track in tracks.tracks for line in _marks(track)),
         "</g>",
-        *_below(channels, notes, block.height + MARGIN),
+        *_draw_footer(channels, notes, block.height + MARGIN),
     ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="weft" role="img"'
@@ -285,7 +285,7 @@ def _notes(graph: Graph, width: float) -> Iterator[tuple[str, str]]:
             yield ("problem" if index == 0 else "dim"), line
 
 
-def _below(
+def _draw_footer(
     channels: list[Channel], notes: Iterable[tuple[str, str]], bottom: float
 ) -> Iterator[str]:
     """The legend, and what is wrong."""

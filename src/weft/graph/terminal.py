@@ -147,7 +147,7 @@ class _Drawing:
                 used = 0
             used += block.width + (2 if rows[-1] else 0)
             rows[-1].append(block)
-        return _stack_blocks([_beside(row) for row in rows])
+        return _stack_blocks([_join_side_by_side(row) for row in rows])
 
     def _draw_frame(self, title: str, inner: TextLines, room: int, across: str) -> TextLines:
         left_top, right_top, left_bottom, right_bottom = self.strokes.corners
@@ -181,7 +181,7 @@ def _centre_block(block: TextLines, width: int) -> Iterator[str]:
     return (f"{before}{line}{after}" for line in block.lines)
 
 
-def _beside(blocks: list[TextLines]) -> TextLines:
+def _join_side_by_side(blocks: list[TextLines]) -> TextLines:
     height = max(len(block.lines) for block in blocks)
     filled = [
         (*block.lines, *(" " * block.width for _ in range(height - len(block.lines))))

@@ -110,11 +110,11 @@ class CustomPass:
         if self.tool and all(tool.name != self.tool for tool in prompt.tools):
             return prompt
         # later requests share the items: a pass that changes them in place must reach only a copy
-        trial = _copied(prompt)
-        before = _spelled(trial)
+        trial = _copy_prompt(prompt)
+        before = _spell_prompt(trial)
         expected = self._run(trial, env)
-        if _spelled(trial) != before:
-            raise self._broken(
+        if _spell_prompt(trial) != before:
+            raise self._broken_pass_error(
                 "it changes the prompt that it is given in place",
                 "return a changed copy: msgspec.structs.replace(...), or rewrite_items",
             )
@@ -138,7 +138,7 @@ class CustomPass:
             return after
         if inspect.iscoroutine(after):
             after.close()  # nobody will wait for it
-        raise self._broken(
+        raise self._broken_pass_error(
             f"it returns {describe_kind(after)}, not a Prompt",
             "return the prompt it was given, or a changed copy of it",
         )
@@ -153,7 +153,7 @@ class CustomPass:
         )
         for what, one, other in pairs:
             if one != other:
-                raise self._broken(
+                raise self._broken_pass_error(
                     f"it is not pure: the same prompt gave two, which differ in the {what}",
                     "use no clock, randomness, counter or network: read env (env.now,"
                     " env.session.state), and name all that a change depends on in key=",
@@ -167,7 +167,7 @@ class CustomPass:
             ("wants", after.wants, before.wants),
         ):
             if one != other:
-                raise self._broken(
+                raise self._broken_pass_error(
                     f"it changes `{field}`, which no pass may",
                     "declare that on the agent, or pass it in RunConfig(...)",
                 )
@@ -177,7 +177,7 @@ class CustomPass:
         try:
             verify(after, step=self.__name__, before=before)
         except InvalidPrompt as error:
-            raise self._broken(
+            raise self._broken_pass_error(
                 error.message, "drop, move or rewrite whole items: a call and its results are one"
             ) from None
         known = {id(item) for item in before.items}
@@ -188,7 +188,7 @@ class CustomPass:
         offered = {tool.name for tool in before}
         added = next((tool.name for tool in after if tool.name not in offered), None)
         if added is not None:
-            raise self._broken(
+            raise self._broken_pass_error(
                 f"it adds the tool `{added}`, which nobody would run",
                 "declare it on the agent; a pass may take tools away, or describe them anew",
             )
@@ -197,7 +197,7 @@ class CustomPass:
         try:
             check_generate_config(config, where=self.where)
         except DeclarationError as error:
-            raise self._broken(error.message, error.hint) from None
+            raise self._broken_pass_error(error.message, error.hint) from None
 
     def _verify_items(self, items: Iterable[Item], known: set[int]) -> None:
         calls: set[str] = set()
@@ -205,18 +205,20 @@ class CustomPass:
             call_ids = [block.id for block in item.blocks if isinstance(block, CallBlock)]
             twice = next((call for call in call_ids if call in calls), None)
             if twice is not None:
-                raise self._broken(f"the call `{twice}` stands in two items", "keep each item once")
+                raise self._broken_pass_error(
+                    f"the call `{twice}` stands in two items", "keep each item once"
+                )
             calls.update(call_ids)
             if id(item) in known:
                 continue
             if not item.blocks:
-                raise self._broken(
+                raise self._broken_pass_error(
                     f"it leaves an item without blocks ({item.event or item.kind})",
                     "leave the item out instead",
                 )
             paired = item.kind in ("exchange", "hidden")
             if not paired and any(isinstance(b, CallBlock | ResultBlock) for b in item.blocks):
-                raise self._broken(
+                raise self._broken_pass_error(
                     f"a call or a result stands alone in an item of kind `{item.kind}`",
                     "put a call and its results into one item of kind `exchange`",
                 )
@@ -228,26 +230,26 @@ class CustomPass:
             if item.key in remaining or (item.position, item.event) in remaining:
                 continue
             if env.is_asked(item):
-                raise self._broken(
+                raise self._broken_pass_error(
                     "it drops what the user asks now",
                     "keep items for which env.is_asked(item) is true; it may rewrite them",
                 )
             if item.priority == 1:
-                raise self._broken(
+                raise self._broken_pass_error(
                     f"it drops an item of priority 1 ({item.event or item.kind})",
                     "keep items whose priority is 1: a policy says that they stay",
                 )
             if item.open:
-                raise self._broken(
+                raise self._broken_pass_error(
                     f"it drops a call that waits for its result ({item.event})",
                     "keep items that are open",
                 )
 
-    def _broken(self, what: str, hint: str) -> InvalidPrompt:
+    def _broken_pass_error(self, what: str, hint: str) -> InvalidPrompt:
         return InvalidPrompt(f"the pass `{self.__name__}`: {what}", where=self.where, hint=hint)
 
 
-def _copied(prompt: Prompt) -> Prompt:
+def _copy_prompt(prompt: Prompt) -> Prompt:
     """The same prompt, sharing nothing that can be changed in place, and no outcome of a pass."""
     items, tools, config = prompt.items.since(0), prompt.tools, prompt.config
     try:
@@ -264,7 +266,7 @@ def _copied(prompt: Prompt) -> Prompt:
 _Parts: TypeAlias = tuple[list[Item], tuple[ToolDecl, ...], JsonObject]
 
 
-def _spelled(prompt: Prompt) -> bytes:
+def _spell_prompt(prompt: Prompt) -> bytes:
     """All of a prompt that a pass could change in place."""
     parts = (prompt.items.since(0), prompt.tools, prompt.config)
     try:

@@ -66,6 +66,8 @@ class Labelled(NamedTuple):
     tools: Mapping[str, tuple[str, ...]]
     artifacts: Mapping[str, tuple[str, ...]]
     names: frozenset[str]
+    follows: frozenset[str]
+    """Those that all carries which was made from them."""
     copies: Copies
     clean: dict[int, object]
     """Turns that were looked through and carry nothing, by their identity."""
@@ -136,7 +138,7 @@ def _withhold_items(
     """The prompt with its items without what is labelled, and what there is to say about them."""
 
     def change(item: Item, reported: list[Diagnostic]) -> Item | Note:
-        blocks = _covered(item, known, env)
+        blocks = _cover_labelled(item, known, env)
         if blocks == item.blocks:
             return item
         after = msgspec.structs.replace(item, blocks=blocks) if blocks else None
@@ -148,7 +150,7 @@ def _withhold_items(
     return fold_items(prompt, _STEP, change, key=key, fold=_REPORTED)
 
 
-def _covered(item: Item, known: Labelled, env: Env) -> tuple[Block, ...]:
+def _cover_labelled(item: Item, known: Labelled, env: Env) -> tuple[Block, ...]:
     """An item's blocks without what carries a label."""
     noted: set[str] = set()
     covered = {block.origin.name for block in item.blocks if block.origin.kind == "event"}
@@ -166,7 +168,7 @@ def _covered(item: Item, known: Labelled, env: Env) -> tuple[Block, ...]:
             hits = (covered_block(block, known.copies) for block in event_labels)
             blocks += [block for block in hits if block is not None]
     # the event is labelled and no value is found in it: nobody knows which words, so all go
-    if noted and tuple(blocks) == item.blocks:
+    if noted and (tuple(blocks) == item.blocks or not known.follows.isdisjoint(noted)):
         blocks = [_wholly(block, tuple(sorted(noted))) for block in blocks]
     # thoughts that held a value are gone; an item without blocks cannot be sent
     if not blocks and item.blocks:
@@ -212,7 +214,7 @@ def _told_by(block: TextBlock, item: Item, known: Labelled, env: Env) -> TextBlo
         # only a summary in the log tells of the events before it
         if last is None or last.id != block.origin.name or last.actions.compaction is None:
             return block
-        names = {name for event in events for name in _returned(event, known)}
+        names = {name for event in events for name in _labelled_results(event, known)}
         return _covered_item(block, tuple(sorted(names))) if names else block
     for event in events:
         parts = event.content.parts if event.content is not None else None
@@ -232,7 +234,7 @@ def _events(item: Item, env: Env) -> Iterator[Event]:
         yield env.log[index]
 
 
-def _returned(event: Event, known: Labelled) -> Iterable[str]:
+def _labelled_results(event: Event, known: Labelled) -> Iterable[str]:
     for result in event.results:
         labels = known.tools.get(result.name or "", ())
         yield from _of_result(event, result.id or "", labels, known.names)
@@ -400,7 +402,10 @@ def labelled_in(
     ):
         return known
     names = frozenset(label.name for label in labels)
-    return log.memo.keep(Labelled(keys, tools, named, names, Copies(values), {}, object()), labels)
+    follows = frozenset(label.name for label in labels if label.follow)
+    return log.memo.keep(
+        Labelled(keys, tools, named, names, follows, Copies(values), {}, object()), labels
+    )
 
 
 def _read(
@@ -419,8 +424,11 @@ def _read(
         return known
     reading = _Read(len(log), dict(known.keys), dict(known.artifacts), dict(known.values))
     names = {label.name for label in labels}
+    follows = {label.name for label in labels if label.follow}
     for event in log.since(known.upto):
         _read_event(event, tools, keys, names, reading)
+        if follows and event.custom_metadata is not None:
+            _read_followed(event, follows, reading)
     # a tail may still change: it is read again
     if log.settled == len(log):
         log.memo.keep(reading, labels)
@@ -452,6 +460,15 @@ def _read_event(
             _add_labels(reading.values, value, carried, common=True)
     if labels:
         reading.artifacts.update(dict.fromkeys(event.actions.artifact_delta, labels))
+
+
+def _read_followed(event: Event, follows: AbstractSet[str], reading: _Read) -> None:
+    """Take in what an event writes that was made from what a label follows."""
+    labels = tuple(sorted(follows & {*(event.provenance.labels or ())}))
+    if not labels:
+        return
+    reading.keys.update(dict.fromkeys(written_by(event), labels))
+    reading.artifacts.update(dict.fromkeys(event.actions.artifact_delta, labels))
 
 
 def _add_labels(
@@ -490,7 +507,7 @@ def covered_spans(block: TextBlock, hits: tuple[Hit, ...]) -> TextBlock:
     """A block with marks in place of these stretches, its spans moved along."""
     spans: list[Span] = []
     for span in block.spans:
-        end = _moved(span.end, hits)
+        end = _shift_place(span.end, hits)
         if not spans or end > spans[-1].end:
             spans.append(Span(end, span.origin))
     return msgspec.structs.replace(
@@ -561,7 +578,7 @@ def covered_texts(blocks: tuple[TextBlock, ...], copies: Copies) -> tuple[TextBl
     text, begun, start = _put_marks(whole, hits), 0, 0
     for block in blocks:
         end = start + len(block.text)
-        moved = _moved(end, hits)
+        moved = _shift_place(end, hits)
         touched = any(hit.start < end and start < hit.end for hit in hits)
         # a block without a value keeps its signature
         if not touched:
@@ -638,7 +655,7 @@ def _put_marks(text: str, hits: tuple[Hit, ...]) -> str:
     return "".join((*pieces, text[at:]))
 
 
-def _moved(place: int, hits: tuple[Hit, ...]) -> int:
+def _shift_place(place: int, hits: tuple[Hit, ...]) -> int:
     """Where a place is once marks stand in the text; one inside a value is after its mark."""
     moved = place
     for hit in hits:

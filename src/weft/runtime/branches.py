@@ -58,9 +58,11 @@ async def run_map(
     count = record.state.get("items")
     if not isinstance(count, int):
         items = look_up(node.items, invocation.forks.state_at(place))
+        label = invocation.flow.of_names((node.items,))
         if not isinstance(items, list):
+            words = _no_list(node, items)
             failure = await store_failure(
-                invocation, place, node.name, "not_a_list", _no_list(node, items)
+                invocation, place, node.name, "not_a_list", words, label=label
             )
             yield failure.event
             raise failure
@@ -73,7 +75,6 @@ async def run_map(
             )
         }
         opened = Actions(agent_state={"items": count})
-        label = invocation.flow.of_names((node.items,))
         notes = Provenance(forks=begun)
         await invocation.commit(
             invocation.event(node.name, place, actions=opened, notes=notes, label=label)

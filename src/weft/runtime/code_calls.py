@@ -26,7 +26,7 @@ from weft.runtime.place import EndsRun, Place, Suspended, code_author, code_plac
 from weft.runtime.program import AgentBindings
 from weft.session import Actions, Event
 from weft.session.event import new_id
-from weft.session.flow import TRUSTED
+from weft.session.flow import TrustLabel
 from weft.session.lookback import CONFIRMATION
 from weft.session.provenance import NOTHING, CodeStep, Provenance
 from weft.values import JsonObject, compact
@@ -53,6 +53,7 @@ class CodeCalls:
         call: FunctionCall,
         reply: Event | None,
         actions: DraftActions,
+        label: TrustLabel,
     ) -> None:
         self.carried: set[str] = set()
         """The labels of what the code was given so far."""
@@ -73,8 +74,8 @@ class CodeCalls:
         """How many calls were made so far."""
         self._snapshots = 0
         """Bytes of snapshots in the log so far."""
-        self.label = reply.label if reply is not None else TRUSTED
-        """The label of the code, and of what it was given so far."""
+        self.label = label
+        """The label of the code, of what stands in it by a handle, and of what it was given."""
         for event in invocation.log.past.at(self._place):
             self._take(event)
         self._count = sum(len(event.calls) for event in self._steps)

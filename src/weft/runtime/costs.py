@@ -223,7 +223,8 @@ def money_of(event: Event, model: str) -> float:
     usage, asked = usage_of(event), model_of(event) or model
     if usage is None or not asked:
         return 0.0
-    return _price_usage(asked, usage, event.provenance.cache_write or 0, "")
+    notes = event.provenance
+    return _price_usage(asked, usage, notes.cache_write or 0, notes.cache_lifetime or "")
 
 
 def model_of(event: Event) -> str:

@@ -33,7 +33,7 @@ from weft.runtime.invocation import Invocation, store_failure
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_failure, path_of
 from weft.session import Actions, Event
 from weft.session.event import without_temp
-from weft.session.flow import TRUSTED
+from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.provenance import NOTHING, Provenance, YieldedEvent
 from weft.values import Json, canonical, digest, require_object
 
@@ -74,7 +74,9 @@ async def run_custom(
                 raise error.failure from error
             code, words = _describe_failure(node, error)
             cause = None if isinstance(error, StepLimit) else error
-            failure = await store_failure(invocation, place, node.name, code, words, cause)
+            failure = await store_failure(
+                invocation, place, node.name, code, words, cause, run.label
+            )
             yield failure.event
             raise failure from error
 
@@ -196,6 +198,11 @@ class CustomRun:
         self.ending: Exception | None = None
         """What ended the run while the code was running a node, whatever the code makes of it."""
 
+    @property
+    def label(self) -> TrustLabel:
+        """The label of all that the code has seen: of what it says, and of what it runs next."""
+        return self._label | self._invocation.flow.of_names((*self._reads,))
+
     # What the context asks for.
 
     def state(self) -> Mapping[str, Json]:
@@ -211,6 +218,7 @@ class CustomRun:
 
     def user_text(self) -> str:
         """What the user said."""
+        self._label |= self._invocation.flow.of_user(self._place)
         return self._invocation.log.user_text(self._place)
 
     def say(self, content: ContentLike | None, delta: Mapping[str, Json]) -> Event:
@@ -303,8 +311,8 @@ class CustomRun:
             return None
         self._upto = None
         notes = Provenance(yielded=YieldedEvent(step, written))
-        label = self._label | self._invocation.flow.of_names(self._reads)
-        return await self._invocation.commit(add_label(self._place_event(event, notes), label))
+        event = add_label(self._place_event(event, notes), self.label)
+        return await self._invocation.commit(event)
 
     async def end(self) -> None:
         """Make sure that the code is really over: the log must not have more of it."""
@@ -422,6 +430,7 @@ class CustomRun:
     ) -> AsyncGenerator[Event, None]:
         """The events of a node: first those that the log has, then those that come."""
         invocation, place = self._invocation, self._place.child(node.name, step)
+        invocation.flow.decide(place.path, self.label)
         is_behind = past is not None and any(later > step for later in self._past)
         # The code may deal with a failure, so it is told of it again before the node is retried.
         if step == self._retried:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.declare import Agent
-from weft.runtime.place import Place, path_of, paths_around
+from weft.runtime.place import ROOT, Place, path_of, paths_around
 from weft.runtime.run_log import RunLog
 from weft.schema import of_type
 from weft.session import Event
 from weft.session.flow import (
     NO_FLOW,
     TRUSTED,
+    USER_WORDS,
     FlowNote,
     TrustLabel,
     flow_in,
@@ -61,7 +62,15 @@ class RunFlow:
 
     def of_context(self, context: "CallbackContext | None") -> TrustLabel:
         """The label of what a callback or a tool was seen to read."""
-        return self.of_names(context.state.reads) if context is not None else TRUSTED
+        if context is None:
+            return TRUSTED
+        label = self.of_names(context.state.reads)
+        return label | self.of_user(ROOT) if USER_WORDS in context.state.reads else label
+
+    def of_user(self, place: Place) -> TrustLabel:
+        """The label of what the user said at a place, or whoever called the agent there."""
+        asked = self._log.user_event(place)
+        return asked.label if asked is not None else TRUSTED
 
     def decide(self, path: str, label: TrustLabel) -> None:
         """Say that what runs at a path, and below it, was chosen by what has a label."""

@@ -16,6 +16,7 @@ from weft.compiler.instruction import Looked
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import (
     Agent,
+    CallbackContext,
     CustomAgent,
     Expect,
     Fallback,
@@ -33,7 +34,6 @@ from weft.declare import (
     Timeout,
 )
 from weft.declare.changes import OWN_CODE, Tag
-from weft.declare.functions import StateFunction
 from weft.declare.route import quote_value, same
 from weft.declare.template import parse, render
 from weft.declare.visit import Visitor
@@ -162,14 +162,14 @@ class NodeRun(Visitor[Events]):
             content = await chain.first((Content,), context)
             actions = context.actions.to_actions()
         except Exception as error:
-            raise await self._callback_failure(node, error) from error
+            raise await self._callback_failure(node, context, error) from error
         marked = msgspec.structs.replace(actions, agent_state={"before": True})
         if content is not None:  # it stands for the node: nobody is asked after it
             marked = msgspec.structs.replace(
                 actions, agent_state={"before": True, "after": True}, end_of_agent=True
             )
         spoken = msgspec.structs.replace(content, role="model") if content is not None else None
-        event = await self._commit_content(node, spoken, marked)
+        event = await self._commit_content(node, context, spoken, marked)
         is_seen = spoken is not None or bool(actions.state_delta)
         return event if is_seen else None, spoken is not None
 
@@ -183,20 +183,26 @@ class NodeRun(Visitor[Events]):
             content = await chain.added(Content, context)
             actions = context.actions.to_actions()
         except Exception as error:
-            raise await self._callback_failure(node, error) from error
+            raise await self._callback_failure(node, context, error) from error
         marked = msgspec.structs.replace(actions, agent_state={"after": True}, end_of_agent=True)
         addition = msgspec.structs.replace(content, role="model") if content is not None else None
-        event = await self._commit_content(node, addition, marked)
+        event = await self._commit_content(node, context, addition, marked)
         return event if addition is not None or actions.state_delta else None
 
-    async def _callback_failure(self, node: Node, error: Exception) -> NodeFailed:
+    async def _callback_failure(
+        self, node: Node, context: CallbackContext, error: Exception
+    ) -> NodeFailed:
         if isinstance(error, (StoreError, Interrupted)):
             raise error
         words = f"{type(error).__name__}: {error}"
-        return await self._fail(node, "callback_error", words, error)
+        read = self.invocation.flow.of_context(context)
+        return await self._fail(node, "callback_error", words, error, read)
 
-    async def _commit_content(self, node: Node, content: Content | None, actions: Actions) -> Event:
-        event = self.invocation.event(node.name, self.place, content, actions=actions)
+    async def _commit_content(
+        self, node: Node, context: CallbackContext, content: Content | None, actions: Actions
+    ) -> Event:
+        read = self.invocation.flow.of_context(context)
+        event = self.invocation.event(node.name, self.place, content, actions=actions, label=read)
         return await self.invocation.commit(event)
 
     def visit_agent(self, node: Agent) -> Events:
@@ -298,18 +304,19 @@ class NodeRun(Visitor[Events]):
             try:
                 choice = node.pick(state)
             except RunError as error:
-                failure = await self._fail(node, "no_route", str(error), error)
+                read = self.invocation.flow.of_names(state.read)
+                failure = await self._fail(node, "no_route", str(error), error, read)
                 yield failure.event
                 raise failure from error
+            read = self.invocation.flow.of_names(state.read)
             if choice is None:
                 key = node.key if isinstance(node.key, str) and node.key else "the state"
                 words = f"no case of {node.name} holds for {key}; add .otherwise(...)"
-                failure = await self._fail(node, "no_route", words)
+                failure = await self._fail(node, "no_route", words, label=read)
                 yield failure.event
                 raise failure
             label, target = choice
             chosen = next(i for i, child in enumerate(node.children) if child is target)
-            read = self.invocation.flow.of_names(state.read)
             actions = Actions(route=label, agent_state={"case": chosen})
             await self._commit(node, actions, label=read)
             self.invocation.flow.decide(self.place.child(target.name, chosen).path, read)
@@ -391,9 +398,9 @@ class NodeRun(Visitor[Events]):
         except StoreError:
             raise
         except Exception as error:
-            failure = await self._fail(
-                node, "step_error", f"{type(error).__name__}: {error}", error
-            )
+            words = f"{type(error).__name__}: {error}"
+            read = self.invocation.flow.of_names(state.reads)
+            failure = await self._fail(node, "step_error", words, error, read)
             yield failure.event
             raise failure from error
         delta = dict(state.delta)
@@ -401,6 +408,8 @@ class NodeRun(Visitor[Events]):
             delta = {key: value for key, value in delta.items() if before.get(key) != value}
         actions = Actions(state_delta=delta, end_of_agent=True)
         label = self.invocation.flow.of_names(state.reads)
+        if user_words:
+            label |= self.invocation.flow.of_user(self.place)
         endorsed = dict.fromkeys(node.endorses, label.without_taint())
         actions = _with_endorsed(actions, before, node.endorses)
         event = await self._commit(node, actions, _tags(self.invocation, node), label, endorsed)
@@ -410,7 +419,7 @@ class NodeRun(Visitor[Events]):
     async def visit_tap(self, node: Tap) -> Events:
         """Call the function once, and log what it raises. A tap has no event to show."""
         try:
-            await self._ask(node.function)
+            await await_value(node.function(self._state()))
         except Exception:
             _log.warning("%s: the tap raised", node.name, exc_info=True)
         await self._end(node)
@@ -419,16 +428,18 @@ class NodeRun(Visitor[Events]):
 
     async def visit_expect(self, node: Expect) -> Events:
         """Ask the predicate once, and fail unless it holds."""
+        state = self._state()
         try:
-            answer, _ = await self._ask(node.predicate)
-            holds = bool(answer)
+            holds = bool(await await_value(node.predicate(state)))
         except Exception as error:
             words = f"the predicate raised {type(error).__name__}: {error}"
-            failure = await self._fail(node, "step_error", words, error)
+            read = self.invocation.flow.of_names(state.read)
+            failure = await self._fail(node, "step_error", words, error, read)
             yield failure.event
             raise failure from error
         if not holds:
-            failure = await self._fail(node, "expectation_failed", node.message)
+            read = self.invocation.flow.of_names(state.read)
+            failure = await self._fail(node, "expectation_failed", node.message, label=read)
             yield failure.event
             raise failure
         await self._end(node)
@@ -463,24 +474,19 @@ class NodeRun(Visitor[Events]):
         """The state here, for reading only; it knows what was read."""
         return Looked(self.invocation.forks.state_at(self.place))
 
-    async def _ask(self, function: StateFunction) -> tuple[object, TrustLabel]:
-        """What a function, sync or async, says of the state, and the label of what it read."""
-        state = self._state()
-        answer = await await_value(function(state))
-        return answer, self.invocation.flow.of_names(state.read)
-
     async def _is_over(self, loop: Loop) -> bool:
         """Whether the loop's predicate says that it is over."""
         predicate = loop.until or loop.while_
         assert predicate is not None
+        state = self._state()
         try:
-            answer, label = await self._ask(predicate)
-            holds = bool(answer)
-            self.invocation.flow.decide(self.place.path, label)
+            holds = bool(await await_value(predicate(state)))
         except Exception as error:
             word = "until" if loop.until is not None else "while_"
             words = f"the loop's `{word}` raised {type(error).__name__}: {error}"
-            raise await self._fail(loop, "step_error", words, error) from error
+            read = self.invocation.flow.of_names(state.read)
+            raise await self._fail(loop, "step_error", words, error, read) from error
+        self.invocation.flow.decide(self.place.path, self.invocation.flow.of_names(state.read))
         return holds if loop.until is not None else not holds
 
     def _has_escalated(self, inner: Place) -> bool:
@@ -501,10 +507,17 @@ class NodeRun(Visitor[Events]):
         await store_decision(self.invocation, self.place, node.name, state, notes, label)
 
     async def _fail(
-        self, node: Node, code: str, words: str, cause: Exception | None = None
+        self,
+        node: Node,
+        code: str,
+        words: str,
+        cause: Exception | None = None,
+        label: TrustLabel = TRUSTED,
     ) -> NodeFailed:
         """Store the failure of this node, and return it to be raised."""
-        return await store_failure(self.invocation, self.place, node.name, code, words, cause)
+        return await store_failure(
+            self.invocation, self.place, node.name, code, words, cause, label
+        )
 
     async def _commit(
         self,
@@ -594,13 +607,19 @@ def choices_of(call: FunctionCall) -> list[Json]:
 def _question(invocation: Invocation, place: Place, node: Gate) -> Event:
     """The question as an open call, the way ADK's clients know it."""
     template = parse(node.question or f"What is to be decided for {node.name}?")
-    text = "".join(piece.text for piece in render(template, invocation.forks.state_at(place)))
+    pieces = render(template, invocation.forks.state_at(place))
+    label = invocation.flow.of_names(one.variable.key for one in pieces if one.variable is not None)
     id = f"{node.name}-{new_id()[:12]}"
     payload: JsonObject = {"gate": node.name, "choices": [*node.choices]}
-    args: JsonObject = {"interruptId": id, "message": text, "payload": payload}
+    message = "".join(piece.text for piece in pieces)
+    args: JsonObject = {"interruptId": id, "message": message, "payload": payload}
     call = Part(function_call=FunctionCall(name=INPUT, args=args, id=id))
     asking = invocation.event(
-        node.name, place, Content(parts=(call,), role="model"), notes=Provenance(pending=[id])
+        node.name,
+        place,
+        Content(parts=(call,), role="model"),
+        notes=Provenance(pending=[id]),
+        label=label,
     )
     return msgspec.structs.replace(asking, long_running_tool_ids=(id,))
 

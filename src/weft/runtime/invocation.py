@@ -365,7 +365,11 @@ async def store_failure(
     code: str,
     words: str,
     cause: Exception | None = None,
+    label: TrustLabel = TRUSTED,
 ) -> NodeFailed:
-    """An error event that is in the log, as the exception that ends the node."""
-    event = await invocation.commit(invocation.event(author, place, error=(code, words)))
-    return NodeFailed(event, cause)
+    """An error event that is in the log, as the exception that ends the node.
+
+    `label` is of what was read before it failed: that may be in its words, and has decided on it.
+    """
+    event = invocation.event(author, place, error=(code, words), label=label)
+    return NodeFailed(await invocation.commit(event), cause)

@@ -42,8 +42,9 @@ async def refusal(
     """The error for a call whose arguments carry a label that the tool is not cleared for.
 
     All arguments carry the labels in `carried`. Code may spell what it was given in any way, so
-    its calls are not told apart by their values. Code itself may be given anything: it reaches
-    nobody but by its calls and its result, and both carry what it was given.
+    its calls are not told apart by their values, nor are those of an agent that has seen what a
+    label follows. Code itself may be given anything: it reaches nobody but by its calls and its
+    result, and both carry what it was given.
     """
     if tool.runs_code:
         return None
@@ -56,8 +57,9 @@ async def refusal(
     if uncleared:
         listed = " and ".join(f"`{label}`" for label in uncleared)
         return {
-            "error": f"the code was given what carries the label {listed}, which {tool.name} is"
-            " not cleared for; call it from code that was not, or by itself"
+            "error": f"this was made from what carries the label {listed}, which {tool.name} is"
+            " not cleared for; call it before you have seen that, or from code that was not given"
+            " it"
         }
     known = await known_labels(invocation, hidden)
     for name, value in args.items():
@@ -69,6 +71,13 @@ async def refusal(
                 " not cleared for; call it without that value"
             }
     return None
+
+
+def follow_labels(invocation: Invocation, secrets: tuple[str, ...]) -> set[str]:
+    """Those of these labels that what was made from them carries, in whatever words."""
+    if not secrets:
+        return set()
+    return {label.name for label in invocation.labels if label.follow and label.name in secrets}
 
 
 async def labels_in(invocation: Invocation, value: Json) -> set[str]:
@@ -92,11 +101,11 @@ async def with_labels(invocation: Invocation, event: Event) -> Event:
     What is gone from state later, or was in an older version of an artifact, is not in the log to
     be compared with; so the event itself says what it carries.
     """
-    if event.content is None:
-        return event
-    known = await known_labels(invocation, invocation.labels)
-    plain = cast("Json", msgspec.to_builtins(event.content))
-    labels = {label for one in _labels_in(plain, known.copies) for label in one}
+    labels = follow_labels(invocation, event.label.secrets)
+    if event.content is not None:
+        known = await known_labels(invocation, invocation.labels)
+        plain = cast("Json", msgspec.to_builtins(event.content))
+        labels |= {label for one in _labels_in(plain, known.copies) for label in one}
     if not labels:
         return event
     labels |= {*(event.provenance.labels or ())}

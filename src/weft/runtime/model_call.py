@@ -33,13 +33,13 @@ from weft.models import Model
 from weft.runtime.costs import charge_for
 from weft.runtime.handles import OpenedStream, hides_text
 from weft.runtime.invocation import Invocation
-from weft.runtime.labels import labelled_texts, part_of
+from weft.runtime.labels import follow_labels, labelled_texts, part_of
 from weft.runtime.place import Place
 from weft.runtime.program import AgentBindings, chosen_model
 from weft.runtime.tracing import TracedStep
 from weft.session import Event, Session
 from weft.session.event import new_id
-from weft.session.flow import TRUSTED, TrustLabel, note_of
+from weft.session.flow import TRUSTED, USER_WORDS, TrustLabel, note_of
 from weft.session.lookback import addresses_in
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand, skim_of
@@ -58,8 +58,9 @@ class ModelCall:
     """One request to the model, from the compiled prompt to the reply as an event."""
 
     __slots__ = (
-        "_bindings", "_changed", "_compiled", "_invocation", "_is_refused", "_is_sent", "_opened",
-        "_place", "_plan", "_prompt", "_reads", "_root", "_spoke", "_traced", "_wire", "_withheld",
+        "_asked", "_bindings", "_changed", "_compiled", "_first", "_invocation", "_is_refused",
+        "_is_sent", "_opened", "_place", "_plan", "_prompt", "_reads", "_root", "_spoke", "_traced",
+        "_wire", "_withheld",
         "_within",
         "begins_anew", "cancelled", "context", "id", "performed", "response", "stream",
     )  # fmt: skip
@@ -84,6 +85,9 @@ class ModelCall:
         self._changed: Lowered | None = None
         self._is_sent = False
         self._spoke = False
+        self._asked = 0.0
+        self._first: float | None = None
+        """Seconds until the first piece of the answer came, where it is streamed."""
         self._traced: TracedStep | None = None
         self._is_refused = False
         self._within: int | None = None
@@ -148,6 +152,7 @@ class ModelCall:
     def answers(self) -> AsyncIterator[ModelResponse]:
         """What the model says, as it says it."""
         self._is_sent = True
+        self._asked = time.perf_counter()
         if (trace := self._invocation.trace) is not None:
             if self._traced is not None:
                 self._traced.end()  # the request before it was refused
@@ -177,6 +182,8 @@ class ModelCall:
 
     def partial(self, response: ModelResponse) -> Event:
         """A piece of the answer, for display. If it begins anew, earlier pieces are void."""
+        if not self._spoke:
+            self._first = round(time.perf_counter() - self._asked, 3)
         self._spoke = True
         if self._traced is not None:
             self._traced.note_chunk()
@@ -440,6 +447,7 @@ class ModelCall:
         metadata = response.custom_metadata
         label = self._label(response)
         noted = more is not NOTHING and more != NOTHING
+        noted = noted or self._first is not None
         if signed or compiled.provided or within is not None or miss is not None or noted:
             maker = response.provenance
             notes = msgspec.structs.replace(
@@ -448,6 +456,7 @@ class ModelCall:
                 model=maker.model or compiled.prompt.model if signed else None,
                 instructions=dict(compiled.provided) or None,
                 within=within,
+                first_piece=self._first,
                 cache_miss=miss.to_dict() if miss is not None else None,
             )
             metadata = notes.onto(metadata)
@@ -483,12 +492,19 @@ class ModelCall:
         made_of, flow = sources_of(self._prompt), self._invocation.flow
         label = made_of.label
         if made_of.names or self._compiled.observed or self._reads:
-            names = flow.of_names({*made_of.names, *self._compiled.observed, *self._reads})
-            label = label if names is TRUSTED else label | names
+            read = {*made_of.names, *self._compiled.observed, *self._reads}
+            label |= flow.of_names(read)
+            if USER_WORDS in read:
+                label |= flow.of_user(self._place)
         if self.context is not None:
             label |= flow.of_context(self.context)
         if self._plan.agent.cleared:
             label |= self._secrets(made_of.names)
+        if label.secrets:  # what a label follows was withheld from who is not cleared for it
+            cleared = self._plan.agent.cleared
+            hidden = follow_labels(self._invocation, label.secrets).difference(cleared)
+            rest = tuple(name for name in label.secrets if name not in hidden)
+            label = TrustLabel(label.taint, label.typed, rest)
         hosted = [one.name for one in self._plan.agent.tools if one.hosted is not None]
         if hosted and _looked_up(response):
             label |= TrustLabel(tuple(sorted(f"{name}.result" for name in hosted)))

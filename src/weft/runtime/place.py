@@ -237,6 +237,8 @@ class Progress:
         self.asked: dict[str, str] = {}
         """Confirmations the user was asked for: the question's id -> the call's."""
         self.confirmed: dict[str, JsonObject] = {}
+        self.asked_calls: dict[str, str] = {}
+        """By call: which arguments the question named."""
         self.expires: dict[str, float] = {}
         """By call: when a yes comes too late."""
         self.expired: set[str] = set()
@@ -366,6 +368,8 @@ class Progress:
                 call_id = original.get("id") if isinstance(original, dict) else None
                 if isinstance(call_id, str):
                     self.asked[call.id or ""] = call_id
+                    if (about := read_asked_call(call)) is not None:
+                        self.asked_calls[call_id] = about
                     expires = expiry_in(call)
                     if expires is not None:
                         self.expires[call_id] = expires
@@ -427,10 +431,20 @@ def _asks_user(calls: Iterable[FunctionCall]) -> bool:
 
 def expiry_in(question: FunctionCall) -> float | None:
     """Until when a confirmation can be answered, in seconds since 1970; None: for ever."""
+    expires = _in_payload(question, "expires")
+    return float(expires) if isinstance(expires, int | float) else None
+
+
+def read_asked_call(question: FunctionCall) -> str | None:
+    """Which call with which arguments a confirmation is about."""
+    asked = _in_payload(question, "asked")
+    return asked if isinstance(asked, str) else None
+
+
+def _in_payload(question: FunctionCall, name: str) -> Json:
     confirmation = (question.args or {}).get("toolConfirmation")
     payload = confirmation.get("payload") if isinstance(confirmation, dict) else None
-    expires = payload.get("expires") if isinstance(payload, dict) else None
-    return float(expires) if isinstance(expires, int | float) else None
+    return payload.get(name) if isinstance(payload, dict) else None
 
 
 WAITING_CALLS: set[str] = set()

@@ -19,7 +19,7 @@ from weft.runtime.place import (
     paths_around,
 )
 from weft.session import Event, MemoryStore, Session, Store, Transaction
-from weft.session.lookback import hidden_by_undoing, hidden_in, user_content
+from weft.session.lookback import hidden_by_undoing, hidden_in, user_event
 
 
 def _without_scope(event: Event) -> Event:
@@ -119,8 +119,12 @@ class RunLog:
 
     def user_text(self, place: Place) -> str:
         """What the user said to start the invocation, or a node to the one it calls; its text."""
-        content = user_content(self.view(place.scope).events, self._id)
-        return content.text if content is not None else ""
+        asked = self.user_event(place)
+        return asked.text if asked is not None else ""
+
+    def user_event(self, place: Place) -> Event | None:
+        """The message that started the invocation, or with which a node called the one here."""
+        return user_event(self.view(place.scope).events, self._id)
 
     def progress(self, place: Place) -> Progress:
         """What was done at a place so far."""

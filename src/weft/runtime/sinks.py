@@ -6,7 +6,9 @@ value stands as a whole word in trusted text, or is the whole value of a field t
 a part of a value, never after normalising.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 
 import msgspec
 
@@ -257,14 +259,31 @@ _SIGNS = frozenset("#@$\u20ac\u00a3\u00a5")
 
 
 def stands_in(word: str, text: str) -> bool:
-    """Whether a value stands in a text as a whole word, letter for letter."""
+    """Whether a value stands in a text as a whole word, letter for letter; a number, as a number.
+
+    5.5 stands in "$5.50", and 1000 in "1,000 euros".
+    """
+    if _NUMBER.fullmatch(word):
+        numbers = (one for one in _NUMBER.finditer(text) if _is_word(text, *one.span()))
+        if any(_read_number(one.group()) == _read_number(word) for one in numbers):
+            return True
     start = text.find(word)
     while start >= 0:
-        end = start + len(word)
-        if _opens(text, start) and _closes(text, end):
+        if _is_word(text, start, start + len(word)):
             return True
         start = text.find(word, start + 1)
     return False
+
+
+_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,15})?")
+
+
+def _read_number(text: str) -> Decimal:
+    return Decimal(text.replace(",", ""))
+
+
+def _is_word(text: str, start: int, end: int) -> bool:
+    return _opens(text, start) and _closes(text, end)
 
 
 def _opens(text: str, start: int) -> bool:

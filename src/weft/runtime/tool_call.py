@@ -20,13 +20,14 @@ from weft.compiler.plan import Plan
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Node, Tool
 from weft.declare.context import Ask, ToolContext
+from weft.declare.return_fields import read_return_fields
 from weft.diagnostics import Diagnostic
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.misuse import find_near
 from weft.runtime.flow import has_free_names, may_endorse, members_of
 from weft.runtime.handles import Opening, UnknownHandle, hides_text
 from weft.runtime.invocation import Invocation
-from weft.runtime.labels import labels_in, refusal, restored_arguments
+from weft.runtime.labels import follow_labels, labels_in, refusal, restored_arguments
 from weft.runtime.payloads import (
     Returned,
     is_small,
@@ -254,12 +255,14 @@ class ToolCall:
             bound = self._bindings.tool_for(call.name or "", args) or bound
             inner = args.get("arguments")
             args = inner if isinstance(inner, dict) else {}
+            self._opened = self._sources_inside(args)
         try:
             kwargs = bound.arguments(args)
         except SchemaError as error:
             return Outcome(call, {"error": _error_words(error)})
         if self._invocation.labels:
-            refused = await refusal(self._invocation, bound.tool, args, self._carried)
+            carried = self._carried | follow_labels(self._invocation, self.label.secrets)
+            refused = await refusal(self._invocation, bound.tool, args, carried)
             if refused is not None:
                 return Outcome(call, refused)
         doubt: Doubt | None = None
@@ -275,6 +278,7 @@ class ToolCall:
             if asked is not None:
                 return asked
             self._is_allowed = (call.id or "") in self._progress.confirmed
+        self._is_allowed = self._is_allowed or edited is not None
         # a crash may have hidden whether the call was made
         if self._progress.started:
             undecided = await self._after_crash(bound, args)
@@ -300,7 +304,7 @@ class ToolCall:
             tool,
             args,
             label,
-            self._opened,
+            {} if self._is_allowed else self._opened,
             self.call.id or "",
         )
         how = self._invocation.config.on_untrusted
@@ -313,8 +317,10 @@ class ToolCall:
     ) -> Outcome | None:
         """The question that `before_tool` wants asked, or that its new arguments raise."""
         doubt: Doubt | None = None
-        if tool.is_sink and self._edited is None and canonical(args) != before:
-            label = self.label | self._invocation.flow.of_context(context)
+        if tool.is_sink and canonical(args) != before:
+            label = self._invocation.flow.of_context(context)
+            if not self._is_allowed:  # else the user has seen what the callback was given
+                label |= self.label
             doubt = self._find_doubt(tool, args, label)
             if doubt is not None and self._invocation.config.on_untrusted == "refuse":
                 return Outcome(self.call, {"error": doubt.refusal()}, is_own=True)
@@ -351,6 +357,15 @@ class ToolCall:
         self._restored = arguments.used
         return arguments.args
 
+    def _sources_inside(self, args: JsonObject) -> Mapping[str, tuple[ArgumentSource, ...]]:
+        """Where texts came from, by the arguments of the tool that a call names."""
+        if not self._opened:
+            return self._opened
+        written = (self.call.args or {}).get("arguments")
+        if not isinstance(written, dict):
+            return dict.fromkeys(args, self._opened.get("arguments", ()))
+        return Opening(self._invocation, self._place).open_arguments(written)[1]
+
     def _context(self) -> ToolContext:
         """What the tool and the callbacks are handed."""
         call_id, invocation = self.call.id or "", self._invocation
@@ -385,7 +400,7 @@ class ToolCall:
         response: JsonObject | None = None
         parts: tuple[Part, ...] = ()
         raised: Exception | None = None
-        waits = False
+        waits = failed = False
         answer: object = None
         watched = self._bindings.watches_tools
         if watched and callbacks.before_tool and context is not None:
@@ -408,6 +423,7 @@ class ToolCall:
             except (Suspended, Interrupted, StoreError, EndsRun):
                 raise
             except Exception as error:
+                failed = True
                 mended: object = None
                 if callbacks.on_tool_error:
                     chain = callbacks.on_tool_error
@@ -432,7 +448,7 @@ class ToolCall:
                 delta = {**actions.artifact_delta, **smaller.artifacts}
                 actions = msgspec.structs.replace(actions, artifact_delta=delta)
         label, fields = self._judge(
-            tool, context, response if answer is None else None, parts, actions
+            tool, context, response if answer is None else None, parts, actions, failed=failed
         )
         return Outcome(
             self.call, response, actions, parts, waits=waits, raised=raised, label=label,
@@ -446,10 +462,13 @@ class ToolCall:
         response: JsonObject | None,
         parts: tuple[Part, ...],
         actions: Actions,
+        *,
+        failed: bool,
     ) -> tuple[TrustLabel, FieldTrust]:
         """The label of what a tool read, and whose text its result holds.
 
-        `response` is None where a callback of the author's answered for the tool.
+        `response` is None where a callback of the author's answered for the tool. If it `failed`,
+        a library or a server may have worded that: the trust of its results is not that of errors.
         """
         label = TRUSTED if context is None else self._invocation.flow.of_context(context)
         if response is None:
@@ -458,6 +477,8 @@ class ToolCall:
             return judge_agent(self._invocation, tool.agent, self.call, response, label)
         if self._steps is not None:
             return label | self._steps.label, FieldTrust()
+        if failed and isinstance(tool.trust, str):
+            return label, describe_fields(response)
         return label, describe_outcome(tool, response, parts, actions)
 
     async def _execute(
@@ -512,8 +533,9 @@ class ToolCall:
 
         invocation, reply = self._invocation, self._progress.reply
         self._steps = steps = CodeCalls(
-            invocation, self._place, self._plan, self._bindings, self.call, reply, context.actions
-        )
+            invocation, self._place, self._plan, self._bindings, self.call, reply, context.actions,
+            self.label | self.opened_label,
+        )  # fmt: skip
         if invocation.labels:
             steps.carried.update(self._carried, await labels_in(invocation, args))
         return steps
@@ -590,7 +612,8 @@ class ToolCall:
             must_ask, why = await _must_ask(tool, args, context)
             if not must_ask and doubt is None and ask is None:
                 return None
-            payload: JsonObject = {"fingerprint": fingerprint}
+            asked = _spell_asked(tool, args)
+            payload: JsonObject = {"fingerprint": fingerprint, "asked": asked}
             hint = f"May {call.name} be called with {compact(call.args or {})}?{why}"
             if doubt is not None:
                 self._tell(doubt.diagnostic("asked about"))
@@ -618,7 +641,9 @@ class ToolCall:
             )
         answered = answer.get("payload")
         confirmed = answered.get("fingerprint") if isinstance(answered, dict) else None
-        if confirmed is not None and confirmed != fingerprint:
+        about = self._progress.asked_calls.get(call.id or "") if doubt is not None else None
+        is_other = about is not None and about != _spell_asked(tool, args)
+        if is_other or (confirmed is not None and confirmed != fingerprint):
             return Outcome(call, {"error": "the user confirmed other arguments than these"})
         if answer.get("confirmed") is not True:
             from weft.runtime.approvals import reason_in
@@ -696,6 +721,11 @@ def _result_of(value: object, tool: Tool) -> Returned | None:
                 f" {error.hint}"
             }
         )
+
+
+def _spell_asked(tool: Tool, args: JsonObject) -> str:
+    """What a question is about, whoever answers it, and whatever was said in between."""
+    return digest(canonical([tool.name, args]))
 
 
 def _answer_as_json(answer: object, moment: str) -> JsonObject:
@@ -884,7 +914,7 @@ def describe_outcome(
     tool: Tool, response: JsonObject, parts: tuple[Part, ...] = (), actions: Actions = EMPTY_ACTIONS
 ) -> FieldTrust:
     """Whose text is in all that a tool gave: its result, its media, what it wrote elsewhere."""
-    fields = describe_fields(response, tool.trust)
+    fields = describe_fields(response, tool.trust, read_return_fields(tool.function).members)
     written = actions.state_delta
     if tool.trust == "trusted" or not (parts or written or actions.artifact_delta):  # as most do
         return fields
@@ -904,6 +934,9 @@ def judge_agent(
     An agent without tools that answers in a schema can pass on values, and no orders in them.
     """
     label |= join_labels(event.label for event in _answers(invocation, call.id or ""))
+    if "error" in response:  # its words are those of whatever failed
+        inside = invocation.log.view(call.id or "").events
+        label |= join_labels(event.label for event in inside if event.error_code)
     value = response["result"] if [*response] == ["result"] else response
     if isinstance(node, Agent) and may_endorse(node) and not has_free_names(node, value):
         return label.as_typed(), describe_fields(response, "untrusted", members_of(node))

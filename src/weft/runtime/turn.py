@@ -235,19 +235,21 @@ class Turn:
         if not chain and not captured:
             return ()
         context = self.new_context()
-        for key, heard in captured.items():
-            context.state[key] = heard
+        heard = self.invocation.flow.of_user(self.place) if captured else TRUSTED
+        for key, words in captured.items():
+            context.state[key] = words
         content = await chain.first((Content,), context) if chain else None
         if content is not None:
             answer = check_answer(self.agent, content, self.plan.output)
             actions = context.actions.to_actions({**answer.delta, **noted_by(self, answer)})
             actions = msgspec.structs.replace(actions, end_of_agent=True)
             answered = msgspec.structs.replace(content, role="model")
-            return (await self._commit(self._event(answered, actions, context)),)
+            event = self._event(answered, actions, context)
+            return (await self._commit(add_label(event, heard)),)
         actions = context.actions.to_actions()
         if actions == NO_ACTIONS:
             return ()
-        return (await self._commit(self._event(None, actions, context)),)
+        return (await self._commit(add_label(self._event(None, actions, context), heard)),)
 
     async def end(self) -> tuple[Event, ...]:
         """Let the callbacks add something. The log says that they ran, so they run once."""
@@ -396,7 +398,7 @@ class Turn:
             actions=actions,
             audience="internal",
         )
-        note = self._event(correction(why), Actions())
+        note = add_label(self._event(correction(why), Actions()), flow_of(reply).base)
         note = msgspec.structs.replace(note, audience="internal")
         await self.invocation.commit(draft, note)
         self.progress.note(draft)

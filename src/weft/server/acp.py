@@ -21,6 +21,7 @@ from acp.stdio import stdio_streams
 
 from weft import __version__
 from weft.content import Content, Part
+from weft.declare.config import RunConfig
 from weft.declare.tool import Tool
 from weft.media import base64_bytes
 from weft.runtime import Runner
@@ -205,11 +206,15 @@ class EditorAgent:
             stop = await self._ask_and_go_on(session_id, asked)
         if stop is None or stop == "end_turn":
             message = None if answers else Content(role="user", parts=parts)
-            stop = await self._run(session_id, message, answers)
+            stop = await self._run(session_id, message, answers, _config_for(prompt))
         return schema.PromptResponse(stop_reason="cancelled" if stop == "cancelled" else "end_turn")
 
     async def _run(
-        self, session_id: str, message: Content | None, answers: dict[str, object] | None
+        self,
+        session_id: str,
+        message: Content | None,
+        answers: dict[str, object] | None,
+        config: RunConfig | None = None,
     ) -> str:
         try:
             run = await self._served.start(
@@ -219,6 +224,7 @@ class EditorAgent:
                 session=session_id,
                 answers=answers,
                 tools=self._tools.get(session_id, ()),
+                config=config,
                 follow=True,
             )
         except Exception as error:
@@ -289,6 +295,13 @@ class EditorAgent:
     async def authenticate(self, method_id: str, **kwargs: object) -> None:
         """Refuse: there is nothing to log in to."""
         raise acp.RequestError.method_not_found("authenticate")
+
+
+def _config_for(prompt: Sequence[Block]) -> RunConfig | None:
+    """The text of a file that the editor puts into a prompt is not the user's word."""
+    if any(isinstance(block, schema.EmbeddedResourceContentBlock) for block in prompt):
+        return RunConfig(user="untrusted")
+    return None
 
 
 def _read_block(block: Block) -> Part:

@@ -28,6 +28,9 @@ Trust = Literal["untrusted", "typed", "trusted"]
 Declared: TypeAlias = Trust | Mapping[str, Trust]
 """The trust of a tool's results, or by field; one that is not named is anybody's text."""
 
+USER_WORDS = "said:user"
+"""What a function is noted to have read that looked at the words of the user."""
+
 FLOW = "flow"
 """Where the label stands among the notes of an event."""
 
@@ -292,6 +295,8 @@ _ID = re.compile(r"(?:[A-Za-z]{1,10}[-_:#]?)?[0-9A-Fa-f-]{1,36}")
 
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:[.,]\d{1,18})?%?")
 
+_LARGEST = 10**MOST_TYPED
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}(?:[_-][A-Za-z0-9]{1,15}){0,2}_?")
 
 OWN_RESULTS = frozenset(
@@ -360,8 +365,8 @@ def _judge(value: Json, trust: Trust, members: frozenset[str] = frozenset()) -> 
     """How far a value is to be trusted in a field that is declared so."""
     if trust == "trusted":
         return trust
-    if not isinstance(value, str):
-        return "typed"
+    if not isinstance(value, str):  # a number with more digits than that spells something
+        return "untrusted" if type(value) is int and abs(value) > _LARGEST else "typed"
     if not value or value in members:
         return "typed"
     if len(value) > MOST_TYPED:
@@ -391,7 +396,7 @@ def describe_fields(
         if isinstance(only, str) and plain and name in ("result", "error"):
             if name == "error":
                 return _ONE_ERROR
-            return _ONE_TYPED if _judge(only, "untrusted") == "typed" else _ONE_TEXT
+            return _ONE_TYPED if _judge(only, "untrusted", members) == "typed" else _ONE_TEXT
     taint: set[str] = set()
     typed: set[str] = set()
     _gather_fields(response, trust, members, "result", taint, typed)
@@ -429,7 +434,9 @@ def _gather_fields(
             kind = type(each)
             if kind not in _SCALARS:
                 _gather_fields(each, trust, members, inner, taint, typed)
-            elif kind is not str and trust == "untrusted" and each is not None:
+            elif trust == "untrusted" and (
+                kind in _SMALL or (kind is int and -_LARGEST <= cast("int", each) <= _LARGEST)
+            ):
                 if inner not in taint and inner not in typed:
                     typed.add(inner)
             elif inner not in taint and (kind is str or inner not in typed):
@@ -440,6 +447,8 @@ def _gather_fields(
             if field not in taint or type(each) not in _SCALARS:
                 _gather_fields(each, trust, members, field, taint, typed)
 
+
+_SMALL: frozenset[type[object]] = frozenset((float, bool))
 
 _SCALARS: frozenset[type[object]] = frozenset((str, int, float, bool, type(None)))
 
@@ -495,10 +504,10 @@ def trust_in(note: FlowNote, tool: str) -> Declared:
     if fields is None:
         return "trusted" if note.results is not None else "untrusted"
     named: dict[str, Trust] = dict.fromkeys(fields.typed, "typed")
-    return _Stored({**named, **dict.fromkeys(fields.taint, "untrusted")})
+    return _StoredTrust({**named, **dict.fromkeys(fields.taint, "untrusted")})
 
 
-class _Stored(dict[str, Trust]):
+class _StoredTrust(dict[str, Trust]):
     """The fields of a stored result: one that is not named was trusted."""
 
     def get(self, key: str, default: object = None) -> Trust:

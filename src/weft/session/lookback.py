@@ -119,16 +119,22 @@ def _begins(events: Strand[Event], invocation: str, follow: bool) -> int | None:
 
 def user_content(events: Strand[Event], invocation: str) -> Content | None:
     """What the user said to start the invocation."""
-    content: Content | None = None
+    asked = user_event(events, invocation)
+    return asked.content if asked is not None else None
+
+
+def user_event(events: Strand[Event], invocation: str) -> Event | None:
+    """The message that started the invocation."""
+    asked: Event | None = None
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if event.invocation_id != invocation:
             break
         if event.author == "user" and not event.results:
-            content = event.content
+            asked = event
             if not invocation:
                 break
-    return content
+    return asked
 
 
 def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
@@ -153,13 +159,13 @@ def hidden_in(log: Strand[Event]) -> Mapping[int, str]:
     rewinds = facts.rewinds
     if not rewinds:
         return {}
-    known = log.memo.of(_Rewound)
+    known = log.memo.of(_RewindView)
     if known is None or known.rewinds != rewinds:
-        known = log.memo.keep(_Rewound(rewinds, _hide(rewinds, partial(find_invocation, log))))
+        known = log.memo.keep(_RewindView(rewinds, _hide(rewinds, partial(find_invocation, log))))
     return known.hidden
 
 
-class _Rewound(NamedTuple):
+class _RewindView(NamedTuple):
     """What some rewinds took out of view; every agent asks for it."""
 
     rewinds: "tuple[Rewind, ...]"

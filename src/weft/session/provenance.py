@@ -95,6 +95,8 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     """The model that wrote them."""
     cache_write: int | None = None
     """Tokens that the provider wrote to its cache for this answer."""
+    cache_lifetime: str | None = None
+    """How long it keeps them, such as `1h`, where that is not the shortest time it has."""
     rest: JsonObject | None = None
     """Fields of the provider's answer that the event has no field for."""
     fallback: list[JsonObject] | None = None
@@ -114,6 +116,8 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     """What callable instructions returned for the request, by their place."""
     within: int | None = None
     """The tokens that the request had to stay within, after a longer one was refused."""
+    first_piece: float | None = None
+    """Seconds until the first piece of a streamed answer came."""
     cache_miss: JsonObject | None = None
     """What the provider should have read from its cache and did not (`Miss.to_dict`)."""
     effect: JsonObject | None = None

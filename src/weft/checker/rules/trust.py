@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from weft.checker.world import Site, WalkRecord
 from weft.declare import Agent, Flow, Tool, agents_of
 from weft.declare.policy_parts import Hide
+from weft.declare.return_fields import find_unknown_fields, read_return_fields
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.misuse import find_near
 
@@ -60,8 +61,19 @@ def source_of_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
         for tool in agent.tools:
             for argument, sources in tool.requires.items():
                 for source in sources:
-                    name = source.partition(".")[0]
-                    if source == "user" or name in known:
+                    name, _, field = source.partition(".")
+                    if source == "user":
+                        continue
+                    if name in known:
+                        function = known[name].function
+                        for missing in find_unknown_fields(function, [field]) if function else ():
+                            yield report(
+                                "WEFT615",
+                                Origin("tool", tool.name, agent.name),
+                                f"`{argument}` may be vouched for by {source}, and what {name}"
+                                f" returns has no field {missing}",
+                                f"it has: {', '.join(sorted(read_return_fields(function).names))}",
+                            )
                         continue
                     near = find_near(name, known, cutoff=0.6)
                     yield report(
