@@ -88,8 +88,19 @@ def test_marks_stand_at_the_tools_too_where_they_are_long_enough() -> None:
 
 @pytest.mark.parametrize(("model", "marked"), [("claude-opus-5", True), ("claude-opus-4-5", False)])
 def test_what_is_below_the_models_minimum_is_not_marked(model: str, marked: bool) -> None:
-    short = "\n".join(RULES.splitlines()[:110])  # between 512 and 4,096 tokens
+    short = "\n".join(RULES.splitlines()[:50])  # over 512 tokens, and surely below 4,096
     assert bool(marks(wire_of(Agent("bot", instruction=short), *TALK, model=model))) is marked
+
+
+def test_a_request_of_short_tokens_is_marked_from_the_minimum_on() -> None:
+    numbers = json.dumps([[at * 7 % 99, at % 9, at % 5] for at in range(600)])
+    log = [user("Which?"), calls("bot", "look", {"key": "a"}, "c")]
+    log.append(returns("bot", "look", {"result": numbers}, "c"))
+    agent = Agent("bot", tools=[look], model="claude-opus-4-5").sees(weft.C.default())
+    compiled = compile_request(agent, session=session(*log))
+    # every token has two letters here, so that letters tell little
+    assert compiled.tokens > 4_096 > len(numbers) / 3
+    assert marks(cast("Wire", compiled.wire))
 
 
 def test_an_answer_of_many_calls_has_the_end_of_the_request_before_marked_too() -> None:

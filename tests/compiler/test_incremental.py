@@ -45,7 +45,16 @@ def turns_of(compiled: Compilation, dialect: str) -> list[Json]:
     lowered = compiled.lowered(dialect)
     turns = lowered.wire[lowered.turns]
     assert isinstance(turns, list)
-    return turns
+    return [without_marks(turn) for turn in turns]
+
+
+def without_marks(value: Json) -> Json:
+    """A turn without marks for the cache: they go on with the conversation, its prefix stays."""
+    if isinstance(value, list):
+        return [without_marks(one) for one in value]
+    if isinstance(value, dict):
+        return {key: without_marks(one) for key, one in value.items() if key != "cache_control"}
+    return value
 
 
 def reasons(compiled: Compilation) -> Counter[str]:

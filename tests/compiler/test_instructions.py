@@ -609,7 +609,7 @@ def test_an_extra_for_no_dialect_is_reported() -> None:
     agent = Agent("bot", model=MODEL, generate_config={"extra": {"gemni": {"a": 1}}})
     (found,) = compile_request(agent, message="Hi").diagnostics
     assert found.code == "WEFT702"
-    assert "`gemni`, which is no dialect" in found.message
+    assert "`gemni`, which is not a dialect" in found.message
 
 
 def test_a_changed_wire_does_not_change_the_declaration() -> None:

@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from weft.compiler.costs import advise_price, price_of, window_of
+from weft.dialects.facts import facts_for
+from weft.dialects.price_list import price_list
 
 
 def test_a_price_knows_what_reading_and_writing_a_cache_cost() -> None:
@@ -55,3 +57,13 @@ def test_compiling_and_running_load_no_prices() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_what_decides_about_a_digest_or_a_fold_is_what_the_list_charges() -> None:
+    for seller in price_list().sellers:
+        for listing in seller.listings if seller.id in ("anthropic", "openai", "google") else ():
+            cache, price = facts_for(listing.id).cache, price_of(listing.id)
+            if cache.minimum and price is not None and price.input and "image" not in listing.id:
+                read, write = price.cache_read / price.input, price.cache_write / price.input
+                assert read == pytest.approx(cache.read, abs=0.03), listing.id
+                assert write == pytest.approx(cache.write, abs=0.06), listing.id

@@ -63,12 +63,12 @@ def misfits(value: object, shape: object, place: str = "") -> list[str]:
         return [] if fits and not wrong_bool else [f"{place}: {value!r} is no {shape}"]
     if origin is dict:
         if not isinstance(value, dict):
-            return [f"{place}: {value!r} is no object"]
+            return [f"{place}: {value!r} is not an object"]
         inner = typing.get_args(shape)[1]
         return [m for key, held in value.items() for m in misfits(held, inner, f"{place}/{key}")]
     if origin in _LISTS or getattr(origin, "__name__", "") == "SequenceNotStr":
         if not isinstance(value, list):
-            return [f"{place}: {value!r} is no list"]
+            return [f"{place}: {value!r} is not a list"]
         inner = typing.get_args(shape)[0]
         return [m for i, held in enumerate(value) for m in misfits(held, inner, f"{place}/{i}")]
     return [f"{place}: {value!r} is no {shape}"]
@@ -87,7 +87,7 @@ def places(value: object, place: str = "") -> Iterator[str]:
 
 def _object(value: object, shape: type, place: str) -> list[str]:
     if not isinstance(value, dict):
-        return [f"{place}: {value!r} is no object"]
+        return [f"{place}: {value!r} is not an object"]
     hints, required = _fields(shape)
     config: dict[str, object] = getattr(shape, "__pydantic_config__", {})
     found = [f"{place}: `{key}` is missing" for key in sorted(required - value.keys())]

@@ -75,7 +75,7 @@ def value_at(wire: Wire, place: str) -> Any:
 
 
 def gemini_misfits(wire: Wire) -> list[str]:
-    found = [f"`{key}` is no field of the body" for key in wire if key not in gemini_body()]
+    found = [f"`{key}` is not a field of the body" for key in wire if key not in gemini_body()]
     found += [f"{place} is not in camel case" for place in snake_keys(wire)]
     for key, adapter in gemini_body().items():
         if key in wire:

@@ -184,8 +184,8 @@ def test_what_else_an_answer_says_is_kept() -> None:
         ({"content": "hello"}, "no list of content blocks"),
         ({"input_tokens": 3}, "no list of content blocks"),
         ({**body(text("x")), "role": "user"}, "the role 'user'"),
-        (body("x"), "no object"),
-        (body(None), "no object"),
+        (body("x"), "not an object"),
+        (body(None), "not an object"),
     ],
 )
 def test_what_is_no_answer_is_refused(answer: JsonObject, words: str) -> None:
@@ -196,7 +196,7 @@ def test_what_is_no_answer_is_refused(answer: JsonObject, words: str) -> None:
 
 @pytest.mark.parametrize("answer", [None, [], "hello", 7])
 def test_what_is_no_object_is_no_answer(answer: Json) -> None:
-    with pytest.raises(ModelError, match="no object") as caught:
+    with pytest.raises(ModelError, match="not an object") as caught:
         lift(NAME, cast("JsonObject", answer))
     assert caught.value.code == "bad_response"
 

@@ -179,7 +179,7 @@ def test_an_answer_without_a_candidate_says_so() -> None:
         ({"candidates": "x"}, "no candidates"),
         ({"candidates": [{"content": {"role": "user", "parts": [{"text": "x"}]}}]}, "role 'user'"),
         ({"candidates": [{"content": {"parts": "x"}}]}, "no list"),
-        ({"candidates": [{"content": {"parts": ["x"]}}]}, "no object"),
+        ({"candidates": [{"content": {"parts": ["x"]}}]}, "not an object"),
     ],
 )
 def test_what_is_no_answer_is_refused(answer: JsonObject, words: str) -> None:
@@ -190,7 +190,7 @@ def test_what_is_no_answer_is_refused(answer: JsonObject, words: str) -> None:
 
 @pytest.mark.parametrize("answer", [None, [], "hello", 7])
 def test_what_is_no_object_is_no_answer(answer: Json) -> None:
-    with pytest.raises(ModelError, match="no object") as caught:
+    with pytest.raises(ModelError, match="not an object") as caught:
         lift(NAME, cast("JsonObject", answer))
     assert caught.value.code == "bad_response"
 

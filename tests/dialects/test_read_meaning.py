@@ -195,7 +195,7 @@ def test_a_system_text_in_mid_conversation_reaches_a_provider_without_such_a_rol
 
 
 def test_a_request_of_another_dialect_is_an_error_that_says_where() -> None:
-    with pytest.raises(UsageError, match="'assistant' is no role") as caught:
+    with pytest.raises(UsageError, match="'assistant' is not a role") as caught:
         read_request("gemini", {"contents": [{"role": "assistant", "parts": []}]})
     assert caught.value.where == "contents/0/role"
     with pytest.raises(UsageError, match="no object"):

@@ -78,7 +78,7 @@ def test_it_lifts_answers_whole_and_streamed() -> None:
     assert said.text == "Hm."
     assert called.function_call is not None
     assert called.function_call.args == {"city": "Oslo"}
-    with pytest.raises(ModelError, match="no object"):
+    with pytest.raises(ModelError, match="not an object"):
         lift(NAME, [])  # type: ignore[arg-type]
     stream = stream_of(NAME)
     for words in ("Hel", "lo"):

@@ -18,6 +18,7 @@ from weft import (
     Content,
     Event,
     Part,
+    RunConfig,
     Session,
     TokenBudget,
     tool,
@@ -28,6 +29,7 @@ from weft.compiler.receipt import expect
 from weft.compiler.tools import values_of
 from weft.content import FunctionCall, call_part, result_part
 from weft.declare import Policy
+from weft.dialects.caching import without_marks
 from weft.dialects.strict import check_request
 from weft.errors import DeclarationError
 from weft.inspector.inspection import Inspection
@@ -492,6 +494,24 @@ def test_a_fold_leaves_no_thought_after_it_that_is_bound_to_what_was_before() ->
     ]
     for model, folds in (("claude-opus-5-5", False), ("claude-opus-5", True)):
         assert bool(notes_in(last_of(C.default().fold(), events, model))) is folds
+    binding: JsonObject = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    config = RunConfig(generate_config={"extra": {"anthropic": {"thinking": binding}}})
+    agent = Agent("bot", model="claude-opus-5-5", tools=[read]).sees(C.default().fold())
+    grown, sent, folded = Session("s"), dict[str, list[object]](), False
+    for event in events:
+        if event.author == "bot" and event.content is not None and event.content.role == "model":
+            compiled = compile_request(agent, session=grown, config=config)
+            folded = folded or bool(notes_in(compiled))
+            turns = [without_marks(turn) for turn in compiled.wire["messages"]]
+            for at, turn in enumerate(turns):
+                parts = turn["content"]
+                if any(part["type"] == "thinking" for part in parts):
+                    assert turns[:at] == sent[parts[-1]["id"]]
+            call = event.content.parts[-1].function_call
+            assert call is not None
+            sent[str(call.id)] = turns
+        grown = grown.append(event)
+    assert folded
     done = [
         *events,
         says("bot", "Done.", inv="i0", id="d", timestamp=800.0),
@@ -500,6 +520,25 @@ def test_a_fold_leaves_no_thought_after_it_that_is_bound_to_what_was_before() ->
     compiled = last_of(C.default().fold(), done, "claude-opus-5-5")
     assert notes_in(compiled)
     assert "thinking" not in str(compiled.wire["messages"])
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt-5", "openai-chat/gpt-5", "claude-opus-5", "gemini-3-pro-preview"]
+)
+def test_a_result_that_comes_late_or_never_leaves_a_legal_request_with_notes(model: str) -> None:
+    events = events_of(3, steps=60)
+    late = [at for at, event in enumerate(events) if returns_in(event)][5]
+    without = [*events[:late], *events[late + 1 :]]
+    for log, codes in (([*without, events[late]], False), (without, True)):
+        compiled = last_of(C.default().fold(), log, model)
+        assert notes_in(compiled)
+        check_request(compiled.dialect, compiled.wire, model)
+        assert ("WEFT201" in [one.code for one in compiled.diagnostics]) is codes
+
+
+def returns_in(event: Event) -> bool:
+    parts = event.content.parts if event.content is not None else ()
+    return any(part.function_response is not None for part in parts)
 
 
 def test_a_file_that_was_read_stays_longer_than_other_results() -> None:

@@ -64,16 +64,16 @@ PASSES = Path(__file__).parents[2] / "src" / "weft" / "passes"
 LOOKS_AT_ALL = {
     "_restore_at_once": "once a request, where a budget or a later result decides",
     "_select": "once a turn: the query is the turn's",
-    "_superseded": "once a request: the last result decides about all before it",
+    "_replace_superseded": "once a request: the last result decides about all before it",
     "explain_excess": "when nothing fits, for the error",
     "_largest": "when nothing fits, for the error",
     "_left_by_budget": "once a request under a budget",
     "_look_at": "behind what is sealed",
-    "_seen": "once a request whose policy writes",
+    "_view_until_now": "once a request whose policy writes",
     "_stale": "where items stand in no order of time, or with a warning",
     "fence_untrusted": "once a request, where a settled item inserts state",
-    "_copied": "once a request with a pass of the user's: it is run on a copy first",
-    "_spelled": "once a request with a pass of the user's",
+    "_copy_prompt": "once a request with a pass of the user's: it is run on a copy first",
+    "_spell_prompt": "once a request with a pass of the user's",
     "_require_same": "once a request with a pass of the user's",
     "_fit_best": "once a request under .fit(...), where items have scores",
     "item_sizes": "only what is new, but where items have scores",
@@ -81,7 +81,7 @@ LOOKS_AT_ALL = {
     "pair_results": "only what is new",
     "reduce_results": "only what is new, but for several views",
     "summarize_items": "once a request under .summarize(...)",
-    "_summed": "once a request under .summarize(...)",
+    "_sum_up": "once a request under .summarize(...)",
     "_with_summaries": "once a request under .summarize(...)",
     "beside": "once a request under .summarize(...)",
     "validate_context": "once a request under .validate(...)",
@@ -233,7 +233,7 @@ GROWING = {
 
 @pytest.mark.parametrize("turns", [True, False], ids=["many turns", "one long turn"])
 def test_one_more_step_costs_what_it_added(turns: bool) -> None:
-    small, large = (snapshots(length, turns=turns) for length in (400, 4_000))
+    small, large = (snapshots(length, turns=turns) for length in (250, 2_500))
     grows: dict[str, float] = {}
     for name, policy in GROWING.items():
         agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Be brief.").sees(policy)
@@ -259,7 +259,7 @@ WALKED = {
 
 
 @pytest.mark.parametrize("name", WALKED)
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=12)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=8)
 @given(events=logs())
 def test_what_is_kept_gives_what_everything_at_once_gives(name: str, events: list[Event]) -> None:
     agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Now: {intent?}")

@@ -4,6 +4,7 @@ import base64
 import builtins
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from weft import _token_tables as tables
 from weft import tokens
+from weft._token_tables import FEATURES, features
 from weft.tokens import counter_for, image_size, media_tokens, overheads_for, tool_text
 
 O200K = counter_for("gpt-4o")
@@ -385,3 +387,33 @@ def test_images_follow_the_published_formulas(dialect: str, model: str, count: i
 def test_media_of_unknown_size_is_estimated(dialect: str, mime: str) -> None:
     small = media_tokens(dialect, "gpt-4o", mime, 10_000)
     assert 0 < small <= media_tokens(dialect, "gpt-4o", mime, 5_000_000)
+
+
+_RUNS = {
+    "words": r"[A-Za-z]+",
+    "capitals": r"[A-Z]{2,}",
+    "humps": r"[a-z](?=[A-Z])",
+    "initials": r"\b[A-Z][a-z]",
+    "digit_groups": r"[0-9]{1,3}",
+    "spaced_digits": r" (?=[0-9])",
+    "marks": r"[!-/:-@\[-^`{-~]+",
+    "gaps": r"\n+[ \t]*|[ \t]{2,}|[\x00-\x08\x0b-\x1f\x7f]",
+    "underscores": "_",
+    "latin": "[\u00a0-\u024f\u1e00-\u1eff]",
+    "han": "[\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]",
+    "typographic": "[\u2000-\u22ff]",
+    "wide_words": r"[\u00c0-\u08ff]+[A-Za-z]*",
+}
+"""What a feature counts, as a pattern says it."""
+
+
+@given(st.text(st.sampled_from("abzXYZ019_ .,[`{~\n\t\x00\x7fé\u0301\u05d0漢\u2014😀\ud83d")))
+def test_features_are_what_patterns_count(text: str) -> None:
+    counted = dict(zip(FEATURES, features(text), strict=True))
+    for name, pattern in _RUNS.items():
+        assert counted[name] == len(re.findall(pattern, text)), name
+    letters = [len(run) for run in re.findall(_RUNS["words"], text)]
+    assert counted["letters_beyond_four"] == sum(max(0, size - 4) for size in letters)
+    clusters = re.findall(r"[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]{4,}", text)
+    assert counted["letters_in_clusters"] == sum(len(run) - 3 for run in clusters)
+    assert counted["gap_characters"] == sum(map(len, re.findall(_RUNS["gaps"], text)))

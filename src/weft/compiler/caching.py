@@ -108,7 +108,7 @@ def predict(compiled: "Compilation", tokens: Tokens | None = None) -> Prediction
     changed = "" if cache.exact else _other_change(sent, now, compiled.dialect)
     if before.prompt.model != compiled.prompt.model:
         changed = "model"
-    expired = _expired(before, compiled, cache)
+    expired = _why_expired(before, compiled, cache)
     if changed or expired:
         return Prediction(0, total, possible, blame=expired or f"`{changed}` changed")
     if reads is not None and (read := reads(sent)) and (again := reads(now)):
@@ -285,7 +285,7 @@ def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
     return next((field for field in fields if before.get(field) != after.get(field)), "")
 
 
-def _expired(before: "Compilation", after: "Compilation", cache: Cache) -> str:
+def _why_expired(before: "Compilation", after: "Compilation", cache: Cache) -> str:
     """Why what was kept is gone by now, as far as the log says when it was asked."""
     ttl = after.prompt.cache if after.prompt.cache in cache.ttls else "".join(cache.ttls[:1])
     if not ttl or not before.answered or not after.asked:
@@ -363,6 +363,8 @@ def _steps(events: Strand[Event], agent: str, invocation: str, most: int) -> int
         if event.invocation_id != invocation:
             return steps
         steps += event.author == agent and _is_models(event)
+        if steps and len(events) < most - 1:  # the last step is far away: one tells enough
+            return steps
     # the invocation began further back than was looked
     return steps if len(events) <= room else 0
 

@@ -83,7 +83,7 @@ def deliver(
         if changed_pieces:
             pieces += [_Piece(heading, (Span(len(heading), _OWN),)), *changed_pieces]
     system = tuple(first_blocks.values())
-    changes = (_joined(pieces, role),) if pieces else ()
+    changes = (_join_pieces(pieces, role),) if pieces else ()
     return Delivered(system, then.features, changes, then.carried)
 
 
@@ -177,7 +177,7 @@ def _size(event: Event) -> int:
     return len(encode(event.content, where="event")) if event.content is not None else 0
 
 
-class _Looked(msgspec.Struct, frozen=True):
+class _AnswerSearch(msgspec.Struct, frozen=True):
     """How far a log was looked through, and where the answer stands."""
 
     upto: int
@@ -187,7 +187,7 @@ class _Looked(msgspec.Struct, frozen=True):
 def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> int | None:
     """Where in the log the agent first answers a request so long; remembered, as events stay."""
     key = (agent, branch, least)
-    looked = log.memo.of((_Looked, *key)) or _Looked(0)
+    looked = log.memo.of((_AnswerSearch, *key)) or _AnswerSearch(0)
     if looked.answer is not None:
         return looked.answer if looked.answer < len(log) else None
     for index in range(looked.upto, len(log)):
@@ -199,9 +199,9 @@ def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> in
         if not least or _has_letters(log, index, least):
             # an answer that is not stored yet may be another next time
             if index < log.settled:
-                log.memo.keep(_Looked(index, index), *key)
+                log.memo.keep(_AnswerSearch(index, index), *key)
             return index
-    log.memo.keep(_Looked(max(looked.upto, log.settled)), *key)
+    log.memo.keep(_AnswerSearch(max(looked.upto, log.settled)), *key)
     return None
 
 
@@ -252,7 +252,7 @@ def _cut(block: TextBlock, start: int, end: int) -> _Piece:
     return _Piece(block.text[start:end], tuple(spans))
 
 
-def _joined(pieces: list[_Piece], role: Literal["system", "user"]) -> TextBlock:
+def _join_pieces(pieces: list[_Piece], role: Literal["system", "user"]) -> TextBlock:
     """The pieces a line each, fenced where they are said in the user's name."""
     opening, closing = FENCE if role == "user" else ("", "")
     text = opening

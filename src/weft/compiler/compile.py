@@ -175,7 +175,7 @@ class _Inputs(msgspec.Struct, frozen=True):
 _NO_FACTS = LogFacts()
 
 
-class _Delivered(msgspec.Struct, frozen=True):
+class _InstructionDelivery(msgspec.Struct, frozen=True):
     """Step 2: the instructions, and how they are sent."""
 
     instructions: Instructions
@@ -237,14 +237,14 @@ def _with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agen
     return root if offered is None else equip(root, asked.name, tools_in(offered), source="log")
 
 
-def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
+def _write_instructions(call: _Call, inputs: _Inputs) -> _InstructionDelivery:
     """Write the system text, or take it from the request before where nothing in it changed."""
     plan, config, log = inputs.plan, call.config, call.session.events
     asked, volatile = plan.agent, inputs.facts.volatile
     instructions = None
     # recorded texts rebuild an old request: the newest one's instructions are not its own
     if not call.recorded:
-        instructions = _unchanged(plan, log, inputs.state, call.artifacts, volatile)
+        instructions = _reuse_instructions(plan, log, inputs.state, call.artifacts, volatile)
     if instructions is None:
         context = partial(
             _context,
@@ -264,10 +264,12 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
             volatile,
             call.recorded,
         )
-        instructions = _resolved(plan, inputs.events, scope, _provided_key(call, inputs.events))
+        instructions = _resolve_instructions(
+            plan, inputs.events, scope, _provided_key(call, inputs.events)
+        )
     # too short for a provider to reuse: then the system text itself may change
     if not plan.appends or not is_long(log, plan.append_from):
-        return _Delivered(
+        return _InstructionDelivery(
             instructions, instructions.system, instructions.features, instructions.carried
         )
     first = first_instructions(
@@ -281,10 +283,12 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
         least=plan.append_from,
     )
     sent = deliver(instructions, first, plan.appends)
-    return _Delivered(instructions, sent.system, sent.features, sent.carried, sent.changes)
+    return _InstructionDelivery(
+        instructions, sent.system, sent.features, sent.carried, sent.changes
+    )
 
 
-def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
+def _look_at_log(call: _Call, inputs: _Inputs, delivered: _InstructionDelivery) -> _View:
     """Run the passes on what is new in the log; the rest is as the request before had it."""
     plan, events = inputs.plan, inputs.events
     policy, passes = plan.policy, plan.passes
@@ -292,7 +296,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         # a condition may hold now and not in the next request, so its passes cannot be the plan's
         policy = policy.resolved(inputs.state, decide_condition)
         passes = passes_of(policy, plan.agent.name, plan.custom)
-    carried, captured = _carried(call, inputs, delivered, policy)
+    carried, captured = _find_carried_values(call, inputs, delivered, policy)
     budget = _budget(plan.budget, call.within)
     # Decided once: no pass of a plain request counts tokens, or asks where its turn begins.
     plain = passes.plain and policy.limit is None and budget is None
@@ -359,8 +363,8 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     return _View(policy, passes, env, scale, labelled, woven)
 
 
-def _carried(
-    call: _Call, inputs: _Inputs, delivered: _Delivered, policy: Policy
+def _find_carried_values(
+    call: _Call, inputs: _Inputs, delivered: _InstructionDelivery, policy: Policy
 ) -> tuple[JsonObject, frozenset[str]]:
     """State values that the instruction inserts and the log also has; which are the user's words.
 
@@ -402,7 +406,9 @@ def _basis(env: Env, facts: LogFacts, labelled: "Labelled | None") -> Basis:
     )
 
 
-def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _View) -> Compilation:
+def _make_request(
+    call: _Call, inputs: _Inputs, delivered: _InstructionDelivery, view: _View
+) -> Compilation:
     """Put the request together, and run the passes that look at all of it."""
     plan, woven, env = inputs.plan, view.woven, view.env
     instructions, policy = delivered.instructions, view.policy
@@ -493,7 +499,7 @@ def _budget(own: Budget | None, within: int | None) -> Budget | None:
 _TEXTS = frozenset((str,))
 
 
-class _Resolved(msgspec.Struct, frozen=True):
+class _InstructionRecord(msgspec.Struct, frozen=True):
     """The instructions of the newest request, and what they were made of.
 
     `texts` are the state keys they read with what these held, where all of that was text.
@@ -506,7 +512,7 @@ class _Resolved(msgspec.Struct, frozen=True):
     instructions: Instructions
 
 
-def _unchanged(
+def _reuse_instructions(
     plan: Plan,
     log: Strand[Event],
     state: JsonObject,
@@ -514,7 +520,7 @@ def _unchanged(
     volatile: frozenset[str],
 ) -> Instructions | None:
     """The instructions of the request before, if nothing that they read has changed."""
-    known = log.memo.of((_Resolved, plan.key))
+    known = log.memo.of((_InstructionRecord, plan.key))
     # the log is new, or the agent has changed; a text without variables is the plan's own
     if known is None or known.wording is not plan.wording:
         return plan.shared.instructions
@@ -530,7 +536,7 @@ def _unchanged(
     return known.instructions
 
 
-def _resolved(
+def _resolve_instructions(
     plan: Plan, events: Strand[Event], scope: Scope, key: tuple[str, int] | None
 ) -> Instructions:
     """The instructions now, kept with the log for the request that follows.
@@ -541,8 +547,8 @@ def _resolved(
     wording = plan.wording
     instructions = resolve_instructions(wording, scope)
     if instructions.provided:
-        if key is not None and events.memo.of((_Provided, plan.agent.name, *key)) is None:
-            events.memo.keep(_Provided(instructions.provided), plan.agent.name, *key)
+        if key is not None and events.memo.of((_ProviderTexts, plan.agent.name, *key)) is None:
+            events.memo.keep(_ProviderTexts(instructions.provided), plan.agent.name, *key)
         return instructions
     read = wording.read(scope.state, scope.artifacts)
     if read is not None:
@@ -552,8 +558,8 @@ def _resolved(
             # it reads nothing at all: every session of the plan has the same instructions
             if not texts and not wording.asks:
                 plan.shared.instructions = instructions
-        resolved = _Resolved(wording, read, texts, scope.volatile, instructions)
-        events.memo[_Resolved, plan.key] = resolved
+        resolved = _InstructionRecord(wording, read, texts, scope.volatile, instructions)
+        events.memo[_InstructionRecord, plan.key] = resolved
     return instructions
 
 
@@ -604,7 +610,7 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
                 config=lenient,
                 branch=call.branch or None,
                 artifacts=call.artifacts,
-                recorded=recorded_by(event) or _provided(call, asked.name, index),
+                recorded=recorded_by(event) or _recall_provider_texts(call, asked.name, index),
                 within=event.provenance.within,
                 part_of=part_of.before(event) if part_of is not None else None,
                 deps=call.deps,
@@ -623,14 +629,16 @@ def _provided_key(call: _Call, events: Strand[Event]) -> tuple[str, int] | None:
     return None if events.tail or call.state else (call.branch, events.length)
 
 
-def _provided(call: _Call, asked: str, length: int) -> dict[str, str]:
+def _recall_provider_texts(call: _Call, asked: str, length: int) -> dict[str, str]:
     """What providers said when this process compiled the log at that length."""
     key = _provided_key(call, call.session.events.first(length))
-    provided = call.session.events.memo.of((_Provided, asked, *key)) if key is not None else None
+    provided = (
+        call.session.events.memo.of((_ProviderTexts, asked, *key)) if key is not None else None
+    )
     return dict(provided.texts) if provided is not None else {}
 
 
-class _Provided(msgspec.Struct, frozen=True):
+class _ProviderTexts(msgspec.Struct, frozen=True):
     """What instruction providers said for one request."""
 
     texts: Mapping[str, str]

@@ -141,7 +141,7 @@ def cost_of(compiled: "Compilation") -> Cost:
     )
 
 
-def _unmarked(compiled: "Compilation") -> int:
+def _count_unmarked(compiled: "Compilation") -> int:
     """The tokens of results that change in the next request: they stand after the last mark."""
     tip, lowered = compiled.prompt.items.tip, compiled.lowered()
     if tip is None or not tip.passing or len(lowered.lasting) == len(lowered.rest):
@@ -161,7 +161,7 @@ def load_for(compiled: "Compilation", keeps: str = "") -> Load:
     prediction, cache = compiled.cached, compiled.plan.target.facts.cache
     if cache == Cache():
         return Load(0, 0, prediction.total)
-    once = _unmarked(compiled)
+    once = _count_unmarked(compiled)
     asked = bool(compiled.prompt.cache)
     load = load_of(prediction.total - once, prediction.cached, cache, asked=asked)
     head = load.written
@@ -260,6 +260,22 @@ def cliffs_of(model: str) -> tuple[int, ...]:
     """Where prices jump: a request of more tokens than that pays another price for all of them."""
     amounts = _amounts(model)
     return tuple(start for start, _ in amounts.above) if amounts is not None else ()
+
+
+def lasting_cliffs(model: str) -> tuple[tuple[int, float], ...]:
+    """Where prices jump, and how many times as much each token costs from there on.
+
+    They are those of the newest prices in the list, so that no clock decides about a request.
+    """
+    listing = _listing(model)
+    if listing is None:
+        return ()
+    dated = [change.amounts for change in listing.changes if change.since is not None]
+    amounts = dated[-1] if dated else listing.amounts
+    if not amounts.input:
+        return ()
+    pairs = ((start, dear.input) for start, dear in amounts.above)
+    return tuple((start, price / amounts.input) for start, price in pairs if price is not None)
 
 
 def window_of(model: str) -> int:
@@ -386,7 +402,9 @@ def break_of(compiled: "Compilation") -> Break | None:
     if not by:
         return None
     rates = rates_for(compiled.prompt.model, tokens=compiled.tokens, lifetime=compiled.prompt.cache)
-    removed = max(0, _removed(compiled, compiled.steps) - _removed(compiled, before.steps))
+    removed = max(
+        0, _count_removed(compiled, compiled.steps) - _count_removed(compiled, before.steps)
+    )
     if declares_recall(compiled):
         # what became a digest in this request is why the tool is there
         known = {item.key for item in before.prompt.items}
@@ -432,7 +450,7 @@ def _names(steps: Iterable[Step]) -> list[str]:
     return [step.name for step in steps if step.notes and step.name not in _EDGES]
 
 
-def _removed(compiled: "Compilation", steps: Iterable[Step]) -> int:
+def _count_removed(compiled: "Compilation", steps: Iterable[Step]) -> int:
     """The tokens that passes on a request took out of it."""
     notes = [note for step in steps if step.name not in _EDGES for note in step.notes]
     return sum(_shrunk(compiled, note) for note in notes)

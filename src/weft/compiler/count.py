@@ -47,17 +47,17 @@ class _Marks:
             return _Marks(self.marks[: length + 1])
 
 
-class _Weighed:
+class _WeighedTurns:
     """Final turns taken apart, as they are counted: one by one, and block by block."""
 
     def __init__(self, turns: list[WeighedTurn] | None = None) -> None:
         self.lock = Lock()
         self.turns: list[WeighedTurn] = [] if turns is None else turns
 
-    def fork(self, length: int) -> "_Weighed":
+    def fork(self, length: int) -> "_WeighedTurns":
         """The first turns alone."""
         with self.lock:
-            return _Weighed(self.turns[:length])
+            return _WeighedTurns(self.turns[:length])
 
 
 class _Bounds:
@@ -142,7 +142,7 @@ class Scale:
 
     def _settled_turns(self, entries: Strand[Entry]) -> list[WeighedTurn]:
         """The final turns taken apart, and perhaps later ones."""
-        weighed = entries.memo[_Weighed, self.dialect]
+        weighed = entries.memo[_WeighedTurns, self.dialect]
         with weighed.lock:
             done = len(weighed.turns)
             if done < entries.settled:
@@ -150,7 +150,7 @@ class Scale:
                 weighed.turns += [self.meter.weigher.turn(entry.wire) for entry in fresh]
         return weighed.turns
 
-    def _weighed(self, entries: Strand[Entry], start: int = 0) -> list[WeighedTurn]:
+    def _weigh_turns(self, entries: Strand[Entry], start: int = 0) -> list[WeighedTurn]:
         """The turns from one on, taken apart."""
         tail = entries.since(max(start, entries.settled))
         return [
@@ -161,13 +161,13 @@ class Scale:
     def uncounted(self, lowered: Lowered) -> tuple[str, ...]:
         """What the provider adds to a request that nobody else can count."""
         lead = [self.meter.weigher.turn(entry.wire) for entry in lowered.lead]
-        turns = [*lead, *self._weighed(lowered.entries)]
+        turns = [*lead, *self._weigh_turns(lowered.entries)]
         return self.meter.uncounted_in(self.meter.weigher.head(lowered.wire), turns)
 
     def shared(self, entries: Strand[Entry], length: int) -> int:
         """The first turns of a conversation, without thoughts that no longer count in it."""
         mark = self.turns(entries.first(length))
-        turns = self._weighed(entries, length)
+        turns = self._weigh_turns(entries, length)
         spoken = any(turn.asks for turn in turns) and not self.overheads.earlier_thoughts
         return mark.tokens if spoken else mark.total
 
@@ -176,7 +176,7 @@ class Scale:
         known = self._items.get(id(item))
         if known is None:
             # the item is kept with its size: the id of an object that is gone is given again
-            known = self._items[id(item)] = (item, self._bound(item))
+            known = self._items[id(item)] = (item, self._bound_item(item))
         return known[1].tokens + known[1].thoughts
 
     def blocks(self, items: Iterable[Item], lowered: Lowered, first: int = 0) -> dict[int, int]:
@@ -191,7 +191,7 @@ class Scale:
             if isinstance(block, ResultBlock)
             for media in block.media
         }
-        turns = self._weighed(lowered.entries)
+        turns = self._weigh_turns(lowered.entries)
         asked = next((index for index in range(len(turns) - 1, 0, -1) if turns[index].asks), 0)
         sizes: dict[int, int] = {}
         fresh = zip(lowered.entries.since(first), turns[first:], strict=True)
@@ -250,9 +250,9 @@ class Scale:
         counted = items.memo[_Bounds, self.dialect, self.model]
         with counted.lock:
             for index in range(len(counted.bounds), settled):
-                counted.add(index, items[index], self._bound(items[index]))
+                counted.add(index, items[index], self._bound_item(items[index]))
             spoken = counted.spoken[: bisect_left(counted.spoken, settled)][-1:]
-        tail = [self._bound(item) for item in items.tail]
+        tail = [self._bound_item(item) for item in items.tail]
         spoken += [i for i, item in enumerate(items.tail, settled) if _is_said(item)]
         asked = 0
         if not self.overheads.earlier_thoughts:
@@ -269,7 +269,7 @@ class Scale:
         ]
         return SizePart(self.fixed(lowered) + more, sizes, asked)
 
-    def _bound(self, item: Item) -> Bound:
+    def _bound_item(self, item: Item) -> Bound:
         entries = dialect_named(self.dialect).turns_of(item, self.model) if item.blocks else []
         loads = [self.meter.turn(entry.wire) for entry in entries]
         turns = sum(load.counts for load in loads) * self.overheads.turn

@@ -229,11 +229,11 @@ def _items(before: "Compilation", after: "Compilation") -> tuple[list[Change], i
         if tag == "equal":
             same += i2 - i1
         else:
-            changes += _replaced(before, after, gone[i1:i2], come[j1:j2])
+            changes += _find_replacements(before, after, gone[i1:i2], come[j1:j2])
     return changes, same
 
 
-def _replaced(
+def _find_replacements(
     before: "Compilation", after: "Compilation", gone: Sequence[Item], come: Sequence[Item]
 ) -> Iterator[Change]:
     by_event = {item.event: item for item in come if item.event}

@@ -69,7 +69,7 @@ def explain(
     known = noted_rows if noted_rows is not None else {}
     noted = [_note_rows(compiled, note, sent_events, known) for note in notes_of(compiled)]
     left_out = [row for rows in noted for row in rows]
-    left_out += _unsaid(compiled, sent)
+    left_out += _list_unsaid_blocks(compiled, sent)
     return Report(
         agent=compiled.prompt.agent,
         model=compiled.prompt.model,
@@ -80,14 +80,14 @@ def explain(
         margin=counter.margin,
         hash=compiled.hash,
         prefix=prefix,
-        cached=_cached(compiled),
+        cached=_format_cached(compiled),
         cost=_cost(compiled),
         passes=tuple(_passes(compiled, noted)),
         sent=sent,
         left_out=tuple(left_out),
         options=tuple(_options(compiled)),
         diagnostics=compiled.diagnostics,
-        inferred=tuple(_inferred(compiled)),
+        inferred=tuple(_list_inferences(compiled)),
         uncounted=compiled.uncounted,
         trust=str(compiled.label),
     )
@@ -99,7 +99,7 @@ def _sent(
     """Rows in the order providers read a request: overheads, tools, schema, system, turns."""
     head = [*_tools(compiled, prefix), *_system(compiled, prefix)]
     turns = (sent or SentTurns(compiled)).rows
-    fixed = list(_fixed(compiled, prefix))
+    fixed = list(_list_fixed_parts(compiled, prefix))
     # blocks are counted one by one: what is left over belongs to the turns around them
     rest = compiled.tokens - sum(row.tokens for row in (*fixed, *head, *turns))
     if rest:
@@ -109,7 +109,7 @@ def _sent(
     return iter((*head, *turns, *fixed))
 
 
-def _fixed(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
+def _list_fixed_parts(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     """What the provider adds to every request, to any tools, and to thinking."""
     shared = prefix.tokens > 0
     head = compiled.scale.head(compiled.lowered())
@@ -389,7 +389,7 @@ def _by_event(item: Item, sent_events: AbstractSet[str]) -> list[Item]:
     ]
 
 
-def _unsaid(compiled: "Compilation", sent: Iterable[SentRow]) -> list[LeftOutRow]:
+def _list_unsaid_blocks(compiled: "Compilation", sent: Iterable[SentRow]) -> list[LeftOutRow]:
     """Blocks of the prompt that the dialect has no place for."""
     return [
         LeftOutRow(
@@ -482,7 +482,7 @@ def _prefix(compiled: "Compilation") -> PrefixRow:
     )
 
 
-def _cached(compiled: "Compilation") -> CachedRow:
+def _format_cached(compiled: "Compilation") -> CachedRow:
     prediction = compiled.cached
     return CachedRow(
         prediction.cached,
@@ -540,7 +540,7 @@ def _ending_words(compiled: "Compilation", ending: "Ending") -> str:
     )
 
 
-def _inferred(compiled: "Compilation") -> Iterator[str]:
+def _list_inferences(compiled: "Compilation") -> Iterator[str]:
     """What nobody wrote down and the compiler worked out."""
     prompt, counter = compiled.prompt, compiled.scale.counter
     yield f"the model `{prompt.model}` is spoken to in {compiled.dialect}"

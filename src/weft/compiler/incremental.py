@@ -353,7 +353,7 @@ class Thread:
             places |= {events[position].id: position for position in joined}
             fresh_events = enumerate(events.since(self.consumed), self.consumed)
             places |= {one.id: at for at, one in fresh_events}
-            new = [_placed(one, places) for one in prompt.diagnostics]
+            new = [_place_diagnostic(one, places) for one in prompt.diagnostics]
             lasting, passing = list[PlacedFinding](), list[PlacedFinding]()
             for one in new:
                 is_open = one.diagnostic.origin.name in open_events
@@ -441,7 +441,7 @@ class Thread:
                         self.called.add(block.id)
 
 
-def _placed(diagnostic: Diagnostic, places: Mapping[str, int]) -> PlacedFinding:
+def _place_diagnostic(diagnostic: Diagnostic, places: Mapping[str, int]) -> PlacedFinding:
     """What a pass said, with the place of its event; what is about no event comes first."""
     origin = diagnostic.origin
     position = places.get(origin.name, -1) if origin.kind == "event" else -1

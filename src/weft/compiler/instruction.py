@@ -36,6 +36,7 @@ from weft.errors import CompileError, MissingVariable
 from weft.ir import Feature, Output, Span, Stability, TextBlock
 from weft.misuse import suggest_names
 from weft.session import Event
+from weft.session.flow import USER_WORDS
 from weft.session.strand import Strand
 from weft.values import Json, compact, has_half_character, has_lone_surrogate, require_object, scrub
 
@@ -188,7 +189,7 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
         block = source.block
         # a recorded text may be that of a provider which the declaration no longer has
         if source.field is not None and (scope.recorded or not source.finished):
-            block = _templated(
+            block = _fill_template(
                 source.agent, source.field, scope, carried, provided, diagnostics, reads
             )
         else:
@@ -215,7 +216,7 @@ def _written(agent: Agent, name: PartName, field: Field) -> Source:
     if variables or not isinstance(text, str):
         return Source(name, agent, field, finished=False, variables=variables)
     diagnostics: list[Diagnostic] = []
-    block = _templated(agent, field, Scope({}), {}, {}, diagnostics, set())
+    block = _fill_template(agent, field, Scope({}), {}, {}, diagnostics, set())
     return Source(name, agent, field, block=block, diagnostics=tuple(diagnostics))
 
 
@@ -270,7 +271,7 @@ def _transfer(path: tuple[Agent, ...], diagnostics: list[Diagnostic]) -> TextBlo
     )
 
 
-def _templated(
+def _fill_template(
     agent: Agent,
     field: Field,
     scope: Scope,
@@ -576,7 +577,8 @@ class ReadonlyContext(WithDeps[DepsT]):
         """The keys and artifacts that were looked at; `session` for the log."""
         artifacts = (f"artifact:{name}" for name in self._artifacts.read)
         log = ("session",) if "events" in self._looked else ()
-        return frozenset((*self._state.read, *artifacts, *log))
+        words = (USER_WORDS,) if "user_content" in self._looked else ()
+        return frozenset((*self._state.read, *artifacts, *log, *words))
 
     def texts(self) -> Iterator[str]:
         """Every text that was looked at, wherever it stood."""
@@ -681,7 +683,7 @@ def _call(provider: object, context: ReadonlyContext | None) -> object:
         return provider
     function, extra = target_of(provider)
     value = function(context, *extra)
-    return _awaited(cast("Awaitable[object]", value)) if inspect.isawaitable(value) else value
+    return _await_value(cast("Awaitable[object]", value)) if inspect.isawaitable(value) else value
 
 
 def target_of(provider: object) -> tuple[Callable[..., object], Sequence[object]]:
@@ -695,7 +697,7 @@ def target_of(provider: object) -> tuple[Callable[..., object], Sequence[object]
     return getattr(owner, cast("str", name)), cast("Sequence[object]", extra)
 
 
-def _awaited(value: Awaitable[object]) -> object:
+def _await_value(value: Awaitable[object]) -> object:
     """The result of an async provider, also when a loop already runs in this thread."""
     import asyncio
 

@@ -125,7 +125,7 @@ def _build_events(
     for position, event in events:
         if summaries:
             items += summaries.get(position, [])
-        author = event.author or _unnamed(event, agent)
+        author = event.author or _author_of_unnamed(event, agent)
         branch = event.branch or ""
         actions = event.actions
         notes = event.provenance if event.is_noted else NOTHING
@@ -226,7 +226,7 @@ def _build_events(
             wrote, waits, paused=event.finish_reason == PAUSED, data=data,
         )  # fmt: skip
         # no provider takes calls and their results in one turn
-        items += _unmixed(item, role) if mixed else (item,)
+        items += _split_mixed_item(item, role) if mixed else (item,)
     return Built(items, features, diagnostics)
 
 
@@ -457,7 +457,7 @@ def _summaries(
     return summaries
 
 
-def _unmixed(item: Item, role: Role) -> list[Item]:
+def _split_mixed_item(item: Item, role: Role) -> list[Item]:
     """An event with calls and results in it, as the turns it stands for."""
     runs: list[Item] = []
     for results, group in groupby(item.blocks, lambda block: isinstance(block, ResultBlock)):
@@ -470,7 +470,7 @@ def _unmixed(item: Item, role: Role) -> list[Item]:
     return runs
 
 
-def _unnamed(event: Event, agent: str) -> str:
+def _author_of_unnamed(event: Event, agent: str) -> str:
     """The author of an event that names none: the user by its role, else the agent itself."""
     return "user" if event.content is not None and event.content.role == "user" else agent
 

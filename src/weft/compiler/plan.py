@@ -6,7 +6,6 @@ the wording of its instruction are the same at every step. They are kept with th
 
 import os
 import sys
-from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol, cast, get_args, runtime_checka
 import msgspec
 
 from weft import schema
-from weft.compiler.costs import shares_of, window_of
+from weft.compiler.costs import lasting_cliffs, shares_of, window_of
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Slot
 from weft.compiler.instruction import Instructions, Source, Wording, wording_of
@@ -31,6 +30,7 @@ from weft.declare.provider_tools import ProviderTool
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import SECONDS, Cache, require_model_name
+from weft.dialects.measure import Meter, WeighedTool
 from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
 from weft.errors import CompileError, DeclarationError, UsageError, describe_kind
@@ -204,7 +204,7 @@ def _measure(agent: Agent, target: Target) -> str:
     return " ".join([target.dialect, target.model, *own])
 
 
-def _unbound(agent: Agent) -> str:
+def _list_unbounded_tools(agent: Agent) -> str:
     """The tools whose results are sent as they are, however long."""
     return " ".join(tool.name for tool in agent.tools if tool.compact is False)
 
@@ -260,18 +260,17 @@ def _tool_facts(
     # only `C.auto()` and folds ask what the head costs
     if not priced and not folds:
         return ToolFacts(own=own, recall=recall)
-    texts = [*map(_wording_text, wording.sources), *_declared_texts(plan_tools)]
-    recall_texts = _declared_texts((recall,) if recall is not None else ())
     meter = dialect_named(target.dialect).meter(target.model)
     count, over = meter.counter.count, meter.overheads
+    words = sum(map(count, map(_wording_text, wording.sources)))
     # the first tool costs something once, whichever it is
     first, later = (over.tools, 0) if plan_tools else (0, over.tools)
     return ToolFacts(
         own=own,
         recall=recall,
         priced=priced,
-        recall_tokens=sum(map(count, recall_texts)) + over.tool + later,
-        head=over.request + sum(map(count, texts)) + over.tool * len(plan_tools) + first,
+        recall_tokens=_declared_tokens(recall, meter) + later if recall is not None else 0,
+        head=over.request + words + sum(_declared_tokens(one, meter) for one in plan_tools) + first,
     )
 
 
@@ -284,11 +283,9 @@ def _wording_text(source: Source) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _declared_texts(tools: Iterable[ToolDecl | Tool]) -> list[str]:
-    """What the model reads of tools, in the texts that are counted."""
-    return [
-        text for tool in tools for text in (tool.name, tool.description, compact(tool.parameters))
-    ]
+def _declared_tokens(tool: ToolDecl | Tool, meter: Meter) -> int:
+    """What a tool takes as it is declared, as a request that has it is counted."""
+    return meter.tool(WeighedTool(tool.name, tool.description, tool.parameters))
 
 
 def _late_recall(
@@ -331,7 +328,7 @@ def _make_plan(
     declared = labels_of(root, config)
     if labels:
         declared = unite_labels((*declared, *labels))
-    policy = _guarded(policy_of(agent, config), declared, agent.cleared)
+    policy = _guard_policy(policy_of(agent, config), declared, agent.cleared)
     own_untrusted = {tool.name for tool in agent.tools if tool.untrusted}
     policy = _fence_untrusted(policy, untrusted | own_untrusted)
     words, facts, limit = str(policy), policy.facts, agent.token_budget
@@ -360,7 +357,7 @@ def _make_plan(
         agent=agent,
         policy=policy,
         passes=passes,
-        slot=Slot(agent.name, "", words, _unbound(agent) if passes.plain else measure),
+        slot=Slot(agent.name, "", words, _list_unbounded_tools(agent) if passes.plain else measure),
         measure=measure,
         key=f"instructions of {agent.name}",
         model=chosen,
@@ -369,7 +366,7 @@ def _make_plan(
         output=output,
         transfers=transfer_targets(path),
         tools=tools,
-        facts=_model_facts(agent, target, cache),
+        facts=_model_facts(agent, target, cache, generate),
         own=own,
         recall=recall,
         tool_facts=_tool_facts(
@@ -388,14 +385,14 @@ def _make_plan(
         append_from=0 if changes == "append" else _append_from(target, wording, tools),
         wording=wording,
         inputs={**path[0].inputs, **agent.inputs},
-        diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
+        diagnostics=(*_check_declaration(agent, target, root=len(path) == 1), *problems),
         custom=custom,
         run_passes=tuple(config.passes),
         budget=limit.limit if limit is not None else None,
     )
 
 
-def _guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]) -> Policy:
+def _guard_policy(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]) -> Policy:
     """The policy with every label that its agent is not cleared for, and no other."""
     declared_label = [one for one in policy.protections if isinstance(one, Label)]
     hidden = tuple(label for label in labels if label.name not in cleared)
@@ -452,7 +449,7 @@ def _examples(agent: Agent, output: Output | None, target: Target) -> tuple[Pass
     return (cast("Pass", partial(insert_examples, options=spelled)),)
 
 
-def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
+def _model_facts(agent: Agent, target: Target, cache: str, config: JsonObject) -> ModelFacts:
     """What passes may know of the model."""
     shares = shares_of(target.facts.cache, lifetime=cache)
     keeps = bool(cache) or not target.facts.cache.breakpoints
@@ -464,15 +461,18 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         window=target.facts.window,
         # from the list of prices, which is loaded for a request that may not fit
         widest=partial(window_of, target.model),
+        cliffs=partial(lasting_cliffs, target.model),
         read=shares.read,
         write=shares.write,
         minimum=minimum,
         lifetime=_lifetime(cache, target),
+        finds_any=not target.facts.cache.breakpoints,
         marks=bool(cache) and bool(target.facts.cache.lookback),
         picks_tools=target.facts.picks_tools,
         calls_need_tools=dialect_named(target.dialect).traits.calls_need_tools,
         cleared=frozenset(agent.cleared),
         binds=target.facts.binds,
+        forgives=target.facts.binds and dialect_named(target.dialect).drops_thoughts(config),
     )
 
 
@@ -662,7 +662,7 @@ def _append_from(target: Target, wording: Wording, tools: tuple[ToolDecl, ...]) 
     return max(0, target.facts.cache.minimum * LETTERS - head)
 
 
-def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
+def _check_declaration(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
     """What there is to say about the declaration itself."""
     diagnostics = [
         report(
@@ -685,8 +685,8 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
     ]
     deferred = [tool for tool in agent.tools if tool.deferred]
     if deferred:
-        count = dialect_named(target.dialect).meter(target.model).counter.count
-        saved = sum(map(count, _declared_texts(deferred)))
+        meter = dialect_named(target.dialect).meter(target.model)
+        saved = sum(_declared_tokens(tool, meter) for tool in deferred)
         diagnostics.append(
             report(
                 "WEFT305",
@@ -710,7 +710,7 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
         report(
             "WEFT702",
             Origin("field", "generate_config", agent.name),
-            f"`extra` is for `{name}`, which is no dialect",
+            f"`extra` is for `{name}`, which is not a dialect",
             f"use one of {', '.join(DIALECTS)}",
         )
         for name in (extra if isinstance(extra, dict) else ())

@@ -73,11 +73,11 @@ def require_protected(
         if not isinstance(step, Redact):
             continue
         what = resolve_targets(step.kinds, step.patterns, step.fields)
-        pieces = _unseen(prompt, wire, what, lowered)
+        pieces = _unread_pieces(prompt, wire, what, lowered)
         texts = (one for pointer, piece in pieces for one in _strings(piece, pointer))
         for place, text, kind in _values_left(texts, what):
             if not _is_exempt(text, prompt):
-                raise _refused(kind, place, prompt.agent)
+                raise _refusal(kind, place, prompt.agent)
         if what.fields:
             _require_no_fields(prompt, what)
 
@@ -104,7 +104,7 @@ def _require_hidden(
         _require_no_hidden_text(original, json.dumps(wire, ensure_ascii=False), visible, notes)
         return
     items = prompt.items
-    known = items.memo[_Protected, Hide]
+    known = items.memo[_CleanItems, Hide]
     fresh = [
         block for item in items.since(min(known.items, items.settled)) for block in item.blocks
     ]
@@ -142,7 +142,7 @@ def _report_leak(where: str, agent: str) -> ProtectionError:
     )
 
 
-class _Protected:
+class _CleanItems:
     """What of a strand of items was looked through for some values and found clean."""
 
     def __init__(self, items: int = 0) -> None:
@@ -152,32 +152,32 @@ class _Protected:
         self.texts: set[str] = set()
         """Texts of passes."""
 
-    def fork(self, length: int) -> "_Protected":
-        return _Protected(min(self.items, length))
+    def fork(self, length: int) -> "_CleanItems":
+        return _CleanItems(min(self.items, length))
 
 
 def _require_no_fields(prompt: Prompt, what: "RedactionTargets") -> None:
     """Refuse a field that the policy takes out; settled items are looked at once."""
     items = prompt.items
-    known = items.memo[_Protected, what]
+    known = items.memo[_CleanItems, what]
     fresh = (
         block for item in items.since(min(known.items, items.settled)) for block in item.blocks
     )
     for block in (*prompt.system, *fresh):
         name = _field_left(block, what)
         if name:
-            raise _refused(f"the field `{name}`", str(block.origin), prompt.agent)
+            raise _refusal(f"the field `{name}`", str(block.origin), prompt.agent)
     known.items = max(known.items, items.settled)
 
 
-def _unseen(
+def _unread_pieces(
     prompt: Prompt, wire: JsonObject, what: "RedactionTargets", lowered: Lowered | None
 ) -> Iterator[tuple[str, Json]]:
     """The pieces of the request, without turns that were looked through in an earlier one.
 
     Requests of a session share their turns, so the next one costs what it adds.
     """
-    seen = prompt.items.memo[_Protected, what].turns
+    seen = prompt.items.memo[_CleanItems, what].turns
     if len(seen) > _MOST_SEEN:
         seen.clear()
     for name, piece in wire.items():
@@ -199,7 +199,7 @@ def _unseen(
             lowered.track.checked[what] = max(final, lowered.final)
 
 
-def _refused(kind: str, where: str, agent: str) -> ProtectionError:
+def _refusal(kind: str, where: str, agent: str) -> ProtectionError:
     return ProtectionError(
         f"the request still holds what the policy redacts ({kind})",
         where=f"{agent}: {where}",

@@ -130,17 +130,23 @@ def expect(compiled: "Compilation") -> Expectation:
 
 
 def compare_bill(
-    expected: Expectation | None, usage: Usage | None, *, written: int = 0, answered_by: str = ""
+    expected: Expectation | None,
+    usage: Usage | None,
+    *,
+    written: int = 0,
+    lifetime: str = "",
+    answered_by: str = "",
 ) -> Comparison:
     """Hold what a provider billed against what was expected.
 
-    `written` are the tokens it wrote to its cache, `answered_by` is the model that answered, where
-    that may be another one. Without an expectation or a usage the other side alone is given.
+    `written` are the tokens it wrote to its cache for a `lifetime`, `answered_by` is the model that
+    answered, where that may be another one. Without an expectation or a usage the other side alone
+    is given.
     """
     model = _billed_model(expected, answered_by)
     billed = _billed_load(usage, written)
     if expected is None:
-        return _without_expectation(model, billed)
+        return _without_expectation(model, billed, lifetime)
     # what an answer costs is not predicted
     expected = msgspec.structs.replace(expected, load=expected.load._replace(answer=0))
     if not expected.rates.money:  # its own model has no price, the one that answered may have one
@@ -160,7 +166,7 @@ def compare_bill(
     if billed is None:
         return msgspec.structs.replace(line, problem=NO_USAGE)
     assert usage is not None
-    mine = _rates_of_bill(model, billed, expected.lifetime)
+    mine = _rates_of_bill(model, billed, lifetime or expected.lifetime)
     return msgspec.structs.replace(
         line,
         billed_cost=mine.cost(billed._replace(answer=0)),
@@ -169,10 +175,10 @@ def compare_bill(
     )
 
 
-def _without_expectation(model: str, billed: Load | None) -> Comparison:
+def _without_expectation(model: str, billed: Load | None, lifetime: str) -> Comparison:
     if billed is None:
         return Comparison(model, None, None, problem=NO_USAGE)
-    rates = _rates_of_bill(model, billed, "")
+    rates = _rates_of_bill(model, billed, lifetime)
     return Comparison(
         model,
         None,

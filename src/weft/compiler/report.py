@@ -236,12 +236,12 @@ def report_text(report: Report, *, everything: bool = False) -> str:
         lines += ["", "options"]
         lines += [option_line(row.name, row.value, str(row.origin)) for row in report.options]
     if report.inferred:
-        facts = [line for fact in report.inferred for line in _wrapped(safe(fact))]
+        facts = [line for fact in report.inferred for line in _wrap_text(safe(fact))]
         lines += ["", "inferred", *facts]
     if report.diagnostics:
         listed = report.diagnostics[:limit]
         lines += ["", "diagnostics"]
-        lines += [line for one in listed for line in _wrapped(safe(str(one)))]
+        lines += [line for one in listed for line in _wrap_text(safe(str(one)))]
         lines += _more(len(report.diagnostics) - len(listed))
     return "\n".join(line.rstrip() for line in lines)
 
@@ -387,7 +387,7 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def _wrapped(text: str) -> Iterator[str]:
+def _wrap_text(text: str) -> Iterator[str]:
     """Lines that fit, two columns in, what continues a line further in."""
     # `textwrap` counts characters, and wide ones take two columns
     width = WIDTH if columns(text) == len(text) else WIDTH // 2

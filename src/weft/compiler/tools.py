@@ -324,7 +324,7 @@ class _Answers:
         self.known = _Answer(0, {})
 
 
-class _Equipped(msgspec.Struct, frozen=True):
+class _EquippedRoot(msgspec.Struct, frozen=True):
     """A root whose agent has the tools that its toolsets answered."""
 
     tools: tuple[Tool, ...]
@@ -336,19 +336,19 @@ def equip(root: Agent, agent: str, tools: tuple[Tool, ...], *, source: str = "ru
 
     The last one from each source is kept with the root: toolsets mostly answer the same.
     """
-    last = root.memo.of((_Equipped, agent, source))
+    last = root.memo.of((_EquippedRoot, agent, source))
     # the same object again, as plans are kept by identity
     if last is not None and last.tools == tools:
         return last.root
-    equipped = cast("Agent", _equipped(root, agent, tools))
-    root.memo.keep(_Equipped(tools, equipped), agent, source)
+    equipped = cast("Agent", _equip_node(root, agent, tools))
+    root.memo.keep(_EquippedRoot(tools, equipped), agent, source)
     return equipped
 
 
-def _equipped(node: Node, name: str, tools: tuple[Tool, ...]) -> Node:
+def _equip_node(node: Node, name: str, tools: tuple[Tool, ...]) -> Node:
     if not isinstance(node, Agent):
         return node
-    children = tuple(_equipped(child, name, tools) for child in node.sub_agents)
+    children = tuple(_equip_node(child, name, tools) for child in node.sub_agents)
     if node.name == name:
         # no sources any more: they have answered
         return replace(node, sub_agents=children, tools=(*node.tools, *tools), tool_sources=())

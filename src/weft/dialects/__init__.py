@@ -27,7 +27,7 @@ def lift(dialect: str, body: JsonObject) -> ModelResponse:
     """What a whole answer says; a ModelError with code `bad_response` where it is none."""
     reader = dialect_named(dialect)
     if not isinstance(cast("object", body), dict):
-        raise reader.errors.unreadable(f"the answer is no object but {describe_kind(body)}")
+        raise reader.errors.unreadable(f"the answer is not an object but {describe_kind(body)}")
     return reader.lift(body)
 
 

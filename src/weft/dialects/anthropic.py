@@ -6,7 +6,7 @@ requests read back, counting, refusing.
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from weft.content import Content, FunctionCall, Part, opaque_part
@@ -18,7 +18,7 @@ from weft.declare.provider_tools import (
     name_of_hosted,
 )
 from weft.dialects.base import Dialect, Exchange, SpelledTool, Traits, result_text, set_options
-from weft.dialects.caching import LETTERS, mark_end, mark_head, place_of_note
+from weft.dialects.caching import mark_end, mark_head, place_of_note
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
     ANYTHING_BUT,
@@ -355,10 +355,17 @@ class AnthropicDialect(Dialect):
         mark_head(wire, placed, system, prompt, self.meter)
         return wire, tuple(placed)
 
+    def drops_thoughts(self, config: Mapping[str, Json]) -> bool:
+        """Whether a thought that is bound to other bytes is dropped; the default is a 400."""
+        extra = object_in(object_in(config.get("extra")).get(self.traits.name))
+        binding = object_in(object_in(extra.get("thinking")).get("block_binding"))
+        return binding.get("prefix_mismatch_behavior") == "drop_block"
+
     def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
         """Marks at the end of what the next request begins with."""
-        # below its minimum the provider caches nothing, and a mark would be wasted
-        least = facts_for(prompt.model).cache.minimum * LETTERS
+        # below its minimum the provider caches nothing, and ignores a mark: without one it caches
+        # nothing either, so only what is surely too short has none, at two tokens a letter
+        least = facts_for(prompt.model).cache.minimum // 2
         read = sum(letters(entry.wire) for entry in lasting)
         if not track.has_letters(least - read):
             return wire
@@ -526,7 +533,8 @@ class AnthropicDialect(Dialect):
             rest["usage"] = spent
         metadata = Provenance(rest=rest).onto(None) if rest else None
         if written := count_in(usage.get("cache_creation_input_tokens")):
-            metadata = Provenance(cache_write=written).onto(metadata)
+            notes = Provenance(cache_write=written, cache_lifetime=lifetime_of_writes(usage))
+            metadata = notes.onto(metadata)
         code, message = _lift_error(
             stop, finish, body, has_content=any(part.kind != "empty" for part in parts)
         )
@@ -738,6 +746,14 @@ _STOPS = {
 
 _LIFTED = ("type", "role", "content", "model", "usage")
 
+
+def lifetime_of_writes(usage: JsonObject) -> str | None:
+    """How long most of what was written to the cache is kept, where not the shortest time."""
+    written = object_in(usage.get("cache_creation"))
+    hour = count_in(written.get("ephemeral_1h_input_tokens")) or 0
+    return "1h" if hour > (count_in(written.get("ephemeral_5m_input_tokens")) or 0) else None
+
+
 _COUNTS = (
     "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
     "output_tokens_details",
@@ -747,7 +763,7 @@ _COUNTS = (
 def _lift_block(block: Json) -> Part:
     """One content block as a part of the log."""
     if not isinstance(block, dict):
-        raise ERRORS.unreadable("a content block of the answer is no object")
+        raise ERRORS.unreadable("a content block of the answer is not an object")
     match block:
         case {"type": "text", "text": str(text)}:
             other_fields = but(block, "type", "text")
@@ -966,7 +982,7 @@ def _read_system(value: Json) -> tuple[ReadPart, ...]:
 def _read_turn(message: JsonObject, where: str, calls: dict[str, str]) -> ReadTurn:
     role = _ROLES.get(text_at(message, "role"))
     if role is None:
-        raise illegible(f"{message.get('role')!r} is no role", f"{where}/role")
+        raise illegible(f"{message.get('role')!r} is not a role", f"{where}/role")
     content = message.get("content")
     listed: Json = {"type": "text", "text": content} if isinstance(content, str) else content
     blocks = require_objects(listed, f"{where}/content")
@@ -1439,7 +1455,7 @@ def _refuse_blocks(message: JsonObject, at: str, *, signs: bool) -> Findings:
             message_ = "this thinking has no signature, so it was not the model's own"
             yield Finding(REQUEST, f"{where}/signature", message_, "send it as it came, or as text")
         elif kind == "tool_use" and not _LEGAL_ID.fullmatch(str(block.get("id"))):
-            message_ = f"{block.get('id')!r} is no id for a call"
+            message_ = f"{block.get('id')!r} is not an id for a call"
             yield Finding(REQUEST, f"{where}/id", message_, "use letters, digits, _ and -")
         elif kind in ("image", "document"):
             yield from _refuse_media(block, where)
@@ -1466,7 +1482,7 @@ def _refuse_media(block: JsonObject, where: str) -> Findings:
         yield unread_media(kind, pointer, "a text document of anthropic")
     elif source.get("type") == "url" and not str(source.get("url", "")).startswith("http"):
         hint = "give an https address, or the data itself"
-        yield Finding(MEDIA, f"{where}/source/url", "this is no address on the web", hint)
+        yield Finding(MEDIA, f"{where}/source/url", "this is not an address on the web", hint)
 
 
 def _refuse_last_word(wire: JsonObject, at: str, message: JsonObject, model: str) -> Findings:

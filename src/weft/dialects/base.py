@@ -585,6 +585,10 @@ class Dialect:
         if block.signature and not self.own(block, report):
             self.drop_foreign(block, report, what="signature")
 
+    def drops_thoughts(self, config: Mapping[str, Json]) -> bool:
+        """Whether the settings ask the provider to drop thoughts that it would refuse."""
+        return False
+
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function the model may call."""
         raise NotImplementedError

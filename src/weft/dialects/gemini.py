@@ -726,7 +726,7 @@ def _lift_parts(candidate: JsonObject) -> tuple[Part, ...]:
 def _lift_part(wire: Json) -> Part:
     """One part of an answer as a part of the log."""
     if not isinstance(wire, dict):
-        raise ERRORS.unreadable("a part of the answer is no object")
+        raise ERRORS.unreadable("a part of the answer is not an object")
     for field, read in _LIFTERS.items():
         value = wire.get(field)
         if isinstance(value, dict):
@@ -1173,7 +1173,7 @@ def _read_turn(content: JsonObject, where: str) -> ReadTurn:
     role = str(content.get("role") or "user")
     sides: dict[str, Role] = {"user": "user", "model": "model", "function": "user"}
     if role not in sides:
-        raise illegible(f"{role!r} is no role", f"{where}/role")
+        raise illegible(f"{role!r} is not a role", f"{where}/role")
     parts = require_objects(content.get("parts"), f"{where}/parts")
     read_one = _lift_part if role == "model" else _read_part
     return ReadTurn(sides[role], tuple(ReadPart(read_one(part), part) for part in parts))

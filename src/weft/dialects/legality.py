@@ -312,7 +312,7 @@ def refuse_tools(tools: Sequence[DeclaredTool], names: Spelling, most: int = 0) 
     seen: set[str] = set()
     for tool in tools:
         if not names.is_legal(tool.name):
-            message = f"`{tool.name}` is no name for a tool here"
+            message = f"`{tool.name}` is not a name for a tool here"
             hint = "use letters, digits, _ and -, and not too many"
             yield Finding(REQUEST, f"{tool.pointer}/name", message, hint)
         if tool.name in seen:
@@ -493,7 +493,7 @@ def _recurs(schema: Json) -> bool:
 
 def no_role(role: Json, at: str, hint: str = "use user or assistant") -> Finding:
     """A role that the provider does not know."""
-    return Finding(REQUEST, f"{at}/role", f"{role!r} is no role", hint)
+    return Finding(REQUEST, f"{at}/role", f"{role!r} is not a role", hint)
 
 
 def no_result(call: str, pointer: str, hint: str) -> Finding:

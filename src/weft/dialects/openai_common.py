@@ -409,7 +409,7 @@ def refuse_format(form: JsonObject, pointer: str, model: str) -> Findings:
     if not isinstance(form.get("schema"), dict):
         return
     if not NAMES.is_legal(str(form.get("name", ""))):
-        message = f"`{form.get('name')}` is no name for a schema"
+        message = f"`{form.get('name')}` is not a name for a schema"
         hint = "use at most 64 letters, digits, _ and -"
         yield Finding(REQUEST, f"{pointer}/name", message, hint)
     if not facts_for(model).native_schema:

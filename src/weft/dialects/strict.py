@@ -161,7 +161,7 @@ class _Trail:
 
 def _read_turn(rules: TurnRules, turn: Json, at: str) -> None:
     if not isinstance(turn, dict):
-        raise _illegal(Finding(REQUEST, at, "this turn is no object", "send turns as objects"))
+        raise _illegal(Finding(REQUEST, at, "this turn is not an object", "send turns as objects"))
     _require_none(rules.read(turn, at))
 
 
@@ -390,7 +390,9 @@ def _refuse_schema_form(declared: JsonObject, at: str, form: RequestForm) -> Fin
         yield Finding(SCHEMA, at, message, "leave out one of them")
     for key in declared:
         if key not in form.describes and key not in form.schemas:
-            yield Finding(REQUEST, f"{at}/{key}", f"`{key}` is no field of a declaration", _PLACED)
+            yield Finding(
+                REQUEST, f"{at}/{key}", f"`{key}` is not a field of a declaration", _PLACED
+            )
     for key in schemas:
         schema = declared[key]
         if not isinstance(schema, dict) or schema.get("type") not in ("object", "OBJECT"):
@@ -413,7 +415,7 @@ def _refuse_answer_form(wire: JsonObject, form: RequestForm) -> Findings:
     if last not in asked and "json_schema" not in (asked.get("type"), *above):
         return
     if not isinstance(asked.get(last), dict):
-        yield Finding(SCHEMA, f"{at}/{last}", "the answer's schema is no object", EMPTY_SCHEMA)
+        yield Finding(SCHEMA, f"{at}/{last}", "the answer's schema is not an object", EMPTY_SCHEMA)
     for key in form.beside:
         if not asked.get(key):
             yield Finding(REQUEST, f"{at}/{key}", f"`{key}` must stand beside the schema", "set it")

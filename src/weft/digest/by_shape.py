@@ -131,7 +131,7 @@ class Digester(msgspec.Struct, frozen=True):
                 return hits, shape, f"the text of some of {len(text.splitlines()):,} hits"
         lines = _lines_of(text, shape)
         if self.asked is not None:
-            lines = _fitting(with_paths(with_failures(lines)), self.asked)
+            lines = _weigh_by_query(with_paths(with_failures(lines)), self.asked)
         chosen = choose_lines(
             lines,
             limit=limit,
@@ -233,7 +233,7 @@ def _lines_of(text: str, shape: Shape) -> list[Line]:
     return lines
 
 
-def _fitting(lines: list[Line], asked: CallQuery) -> list[Line]:
+def _weigh_by_query(lines: list[Line], asked: CallQuery) -> list[Line]:
     """The lines, those that fit what was asked with more weight."""
     scores = fits([line.text for line in lines], asked)
     return [

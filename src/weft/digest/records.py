@@ -177,14 +177,14 @@ def _with_documents(
     taken = count(compact(frame)) + 4
     room = max(limit, taken + 12 * len(documents)) - taken if most else limit - taken
 
-    def spelled(part: str) -> int:
+    def count_as_json(part: str) -> int:
         return count(compact(part))
 
     for _ in range(6):
         if room < 12 * len(documents):
             return None
         spare = most - taken if most is not None else None
-        short = _share_out(documents, room, spelled, text, spare)
+        short = _share_out(documents, room, count_as_json, text, spare)
         whole = show.value(value, detail, short)
         over = count(compact(whole)) - (most if most is not None else limit)
         if over <= 0:

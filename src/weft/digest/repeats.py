@@ -55,7 +55,7 @@ class LineSource(msgspec.Struct, frozen=True, eq=False):
 
 
 class Stretch(NamedTuple):
-    """So many lines of a text from `start` on, which stand in a source from `line` on."""
+    """`size` lines of a text, from `start`, that a source also has, from `line`."""
 
     start: int
     size: int
@@ -102,7 +102,9 @@ class Stock(msgspec.Struct, eq=False):
     def longest(self, lines: Sequence[str], start: int) -> Stretch | None:
         """The longest run in view that the lines have from `start` on; of equals the newest."""
         best: Stretch | None = None
-        for source, line, end in reversed(self._known(tuple(lines[start : start + LEAST]))):
+        for source, line, end in reversed(
+            self._places_in_view(tuple(lines[start : start + LEAST]))
+        ):
             size, most = LEAST, min(end - line, len(lines) - start)
             while size < most and source.lines[line + size] == lines[start + size]:
                 size += 1
@@ -110,11 +112,11 @@ class Stock(msgspec.Struct, eq=False):
                 best = Stretch(start, size, source, line)
         return best
 
-    def _known(self, key: tuple[str, ...]) -> Sequence[_Place]:
+    def _places_in_view(self, key: tuple[str, ...]) -> Sequence[_Place]:
         own = self.places.get(key, _NOWHERE)
         if self.before is None or len(own) == NEWEST:
             return own
-        older = self.before._known(key)
+        older = self.before._places_in_view(key)
         return [*older, *own][-NEWEST:] if own and older else own or older
 
 

@@ -373,10 +373,10 @@ def show_block(block: Block) -> str:
     """One block: role, kind where it is not text, and what it holds."""
     match block:
         case TextBlock():
-            return f"{block.role}: {_indented(block.text)}"
+            return f"{block.role}: {_indent_text(block.text)}"
         case ThoughtBlock():
             signed = " [signed]" if block.signature else ""
-            return f"{block.role} thought{signed}: {_indented(block.text)}"
+            return f"{block.role} thought{signed}: {_indent_text(block.text)}"
         case CallBlock():
             return f"{block.role} call {block.id}: {block.name}({compact(block.args)})"
         case ResultBlock():
@@ -390,9 +390,9 @@ def show_block(block: Block) -> str:
             value = block.uri if block.uri is not None else f"{len(block.data or '')} base64 chars"
             return f"{block.role} media: {block.mime_type} {value}"
         case CodeBlock():
-            return f"{block.role} code {block.language}: {_indented(block.code)}"
+            return f"{block.role} code {block.language}: {_indent_text(block.code)}"
         case CodeResultBlock():
-            return f"{block.role} code result {block.outcome}: {_indented(block.output)}"
+            return f"{block.role} code result {block.outcome}: {_indent_text(block.output)}"
         case OpaqueBlock():
             return f"{block.role} opaque {block.provider}: {compact(block.payload)}"
         case _:
@@ -408,7 +408,7 @@ def show_plainly(block: Block) -> str:
     return show_block(block)
 
 
-def _indented(text: str) -> str:
+def _indent_text(text: str) -> str:
     return text.replace("\n", "\n    ")
 
 
@@ -418,35 +418,39 @@ def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
     if before is None or before.system is not prompt.system:
         for block in prompt.system:
             if block.role != "system" or not block.text:
-                raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
+                raise _broken_pass_error(
+                    step, f"a system block from {block.origin} is empty or misplaced"
+                )
     items = prompt.items
     # with the same memo, the settled items are the very ones that were verified
-    start = items.settled if shared or not items.settled else items.memo[_Verified].items
+    start = items.settled if shared or not items.settled else items.memo[_VerifiedCount].items
     for item in items.tail if start >= items.settled else items.since(start):
         # most items are one text: only their role can be wrong
         if len(item.blocks) == 1 and type(item.blocks[0]) is TextBlock:
             if item.blocks[0].role == "system" and item.kind != "system":
-                raise _broken(step, f"a system block stands among the turns ({item.event})")
+                raise _broken_pass_error(
+                    step, f"a system block stands among the turns ({item.event})"
+                )
         else:
             _verify_item(item, step)
     if start < items.settled:
-        items.memo[_Verified].items = items.settled
+        items.memo[_VerifiedCount].items = items.settled
     tools = prompt.tools
     same_tools = before is not None and before.tools is tools
     if not same_tools and len(set(map(_name, tools))) != len(tools):
-        raise _broken(step, "two tools have one name")
+        raise _broken_pass_error(step, "two tools have one name")
 
 
 _name = attrgetter("name")
 
 
-class _Verified(msgspec.Struct):
+class _VerifiedCount(msgspec.Struct):
     """How many of a strand's settled items were verified."""
 
     items: int = 0
 
-    def fork(self, length: int) -> "_Verified":
-        return _Verified(min(self.items, length))
+    def fork(self, length: int) -> "_VerifiedCount":
+        return _VerifiedCount(min(self.items, length))
 
 
 def _verify_item(item: Item, step: str) -> None:
@@ -455,24 +459,28 @@ def _verify_item(item: Item, step: str) -> None:
     paired = item.kind == "exchange"
     for block in item.blocks:
         if block.role == "system" and item.kind != "system":
-            raise _broken(step, f"a system block stands among the turns ({item.event})")
+            raise _broken_pass_error(step, f"a system block stands among the turns ({item.event})")
         if not paired:
             continue
         if isinstance(block, CallBlock):
             if block.id in calls:
-                raise _broken(step, f"the call id {block.id} occurs twice ({item.event})")
+                raise _broken_pass_error(
+                    step, f"the call id {block.id} occurs twice ({item.event})"
+                )
             if block.role != "model" or answered:
-                raise _broken(step, f"the call {block.id} is not in the model's turn")
+                raise _broken_pass_error(step, f"the call {block.id} is not in the model's turn")
             calls[block.id] = block.name
         elif isinstance(block, ResultBlock):
             if block.call_id not in calls or block.call_id in answered:
-                raise _broken(step, f"the result of {block.call_id} has no call before it")
+                raise _broken_pass_error(
+                    step, f"the result of {block.call_id} has no call before it"
+                )
             answered.add(block.call_id)
     if answered != set(calls):
-        raise _broken(step, f"a call of {item.event} has no result")
+        raise _broken_pass_error(step, f"a call of {item.event} has no result")
 
 
-def _broken(step: str, what: str) -> InvalidPrompt:
+def _broken_pass_error(step: str, what: str) -> InvalidPrompt:
     return InvalidPrompt(
         what, where=f"pass {step}", hint="this is a bug in the pass, or in a callback's prompt"
     )

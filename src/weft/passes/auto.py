@@ -127,11 +127,11 @@ class _Both:
     """Two sets looked at as one: names of the final items, and of the fresh ones so far."""
 
     def __init__(self, settled: Container[str]) -> None:
-        self._settled = settled
+        self._read_final_items = settled
         self.fresh: set[str] = set()
 
     def __contains__(self, one: object) -> bool:
-        return isinstance(one, str) and (one in self._settled or one in self.fresh)
+        return isinstance(one, str) and (one in self._read_final_items or one in self.fresh)
 
 
 class _Words(msgspec.Struct):
@@ -192,7 +192,7 @@ def _spelled_arguments(arguments: JsonObject) -> list[str]:
     return texts
 
 
-class _Said(msgspec.Struct):
+class _FinalTexts(msgspec.Struct):
     """What the final items say: their lines, names and words; and how many of them were read."""
 
     read: int = 0
@@ -208,7 +208,7 @@ class _Said(msgspec.Struct):
 class _ResultView:
     """What stands in view: what the final items say, and on top of it what the fresh ones do."""
 
-    def __init__(self, settled: "_Said | _ResultView") -> None:
+    def __init__(self, settled: "_FinalTexts | _ResultView") -> None:
         self.lines: Stock = Stock(settled.lines)
         self.names: _Both = _Both(settled.names)
         self.words: _Words = copy(settled.words)
@@ -253,14 +253,14 @@ def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     fresh = prompt
     if prompt.items.settled:  # one view of several looks at all items: O(n) once a request
         fresh = prompt.with_strand(Strand[Item]().with_tail(prompt.items))
-    fold = PassFold(lambda: _ResultView(_settled(env)), lambda view: view)
+    fold = PassFold(lambda: _ResultView(_read_final_items(env)), lambda view: view)
     after = rewrite_items(fresh, "reduce_results", change, fold=fold)
     return prompt if after is fresh else after
 
 
 def _change(step: str, item: Item, view: _ResultView, env: Env, options: Compact) -> Item | Note:
     """Shorten the results of an item, say why, and add the item to the view."""
-    blocks = _reduced(item, view, env, options)
+    blocks = _reduce_item(item, view, env, options)
     short = item
     if any(new is not old for new, old in zip(blocks, item.blocks, strict=True)):
         short = msgspec.structs.replace(item, blocks=blocks)
@@ -322,7 +322,7 @@ class _SeenItems:
         self.read = 0
         self.items: Strand[Item] = Strand()
         self.notes: Strand[Note] = Strand()
-        self.view = _ResultView(_Said(seen=True))
+        self.view = _ResultView(_FinalTexts(seen=True))
 
 
 def _newest_exchange(items: Strand[Item], env: Env) -> int:
@@ -357,7 +357,7 @@ def _is_shorter(new: Block, old: Block) -> bool:
     return new is not old
 
 
-def _reduced(item: Item, view: _ResultView, env: Env, options: Compact) -> tuple[Block, ...]:
+def _reduce_item(item: Item, view: _ResultView, env: Env, options: Compact) -> tuple[Block, ...]:
     blocks: list[Block] = []
     own = item.author == env.agent and item.kind == "exchange"
     number = view.results
@@ -398,7 +398,7 @@ def _reduce_result(
         )
         tight = _tight(block)
         # the first result has none before it to refer to
-        folded = _folded(tight, number, view.lines, env) if number > 0 else tight
+        folded = _fold_repeats(tight, number, view.lines, env) if number > 0 else tight
         if folded is not block and _is_priced(folded, env):
             texts = sent_text(block.response), sent_text(folded.response)
             if not _pays(folded, *map(env.tokens.count, texts), view=view, env=env):
@@ -423,7 +423,7 @@ def _reduce_result(
     if whole is None:
         return block
     view.wholes[block.origin] = whole
-    return _placed(block, whole)
+    return _record_lines(block, whole)
 
 
 def _is_sure(block: ResultBlock, window: NumberedWindow | None) -> bool:
@@ -513,10 +513,10 @@ def refer_anew(
     # what was sent changes here already, and handles stand in view: prices decide no more
     tools = msgspec.structs.replace(env.tools, priced=False)
     env = msgspec.structs.replace(env, tools=tools)
-    view = _ResultView(_Said())
+    view = _ResultView(_FinalTexts())
     for other, home, place in before:
         whole = read_logged(other, home, env)
-        _stock(_placed(other, whole), home, place, whole, view.lines)
+        _stock(_record_lines(other, whole), home, place, whole, view.lines)
     return _reduce_result(block, item, number, view, env, AUTO)
 
 
@@ -545,7 +545,7 @@ def _tight(block: ResultBlock) -> ResultBlock:
     return msgspec.structs.replace(block, response=dict.fromkeys(block.response, tight))
 
 
-def _folded(block: ResultBlock, number: int, stock: Stock, env: Env) -> ResultBlock:
+def _fold_repeats(block: ResultBlock, number: int, stock: Stock, env: Env) -> ResultBlock:
     """The result without what stands in view already; itself where that is nothing."""
     text = sole_text(block.response)
     lines = text.split("\n")
@@ -595,7 +595,7 @@ def _is_worth(lines: str, reference: Reference, env: Env) -> bool:
     return len(lines) > len(words) and env.tokens.count(lines) >= PAYS * env.tokens.count(words)
 
 
-def _placed(block: ResultBlock, whole: Json) -> ResultBlock:
+def _record_lines(block: ResultBlock, whole: Json) -> ResultBlock:
     """The result with a record of which lines of its text in the log stand in it."""
     text = sole_text(block.response)
     logged_text = sole_text(whole) if isinstance(whole, dict) else ""
@@ -612,13 +612,13 @@ def _is_source(block: ResultBlock, whole: str) -> bool:
     return own and len(whole) <= MOST_REFERRED and whole.count("\n") + 1 >= LEAST
 
 
-def _settled(env: Env) -> _Said:
+def _read_final_items(env: Env) -> _FinalTexts:
     """What the final items say; it is kept with them."""
     items = env.thread.before
     if not items.settled:
-        return _Said()
+        return _FinalTexts()
     with items.lock:
-        settled = items.memo[_Said]
+        settled = items.memo[_FinalTexts]
         if settled.read < items.settled:
             for item in items.between(settled.read, items.settled):
                 number, lines, names = settled.results, settled.lines, settled.names

@@ -340,7 +340,7 @@ class _Fitting:
         if spare:
             summary, summed = self._summary(list(after), spare)
             if summary is not None:
-                after = Strand(_placed(list(after), summary))
+                after = Strand(_insert_summary(list(after), summary))
                 self._now = self._measure(self._prompt.with_strand(after)).total
                 notes.append(Note("fit_budget", "it sums up what went", summary, summary))
             if self._budget.overflow == "summarize" and summed.problem:
@@ -374,7 +374,7 @@ class _Fitting:
         return fit_summary(summed.text, gone, self._env, spare, self._sizes.item), summed
 
 
-def _placed(items: list[Item], summary: Item) -> list[Item]:
+def _insert_summary(items: list[Item], summary: Item) -> list[Item]:
     """The items with the summary at the place of what it sums up."""
     at = sum(1 for item in items if item.position < summary.position)
     return [*items[:at], summary, *items[at:]]

@@ -54,12 +54,12 @@ def dedupe_items(prompt: Prompt, env: Env, options: Dedupe) -> Prompt:
     After:   call read(a) -> 90 lines | call read(a) -> "[the same as read(a) gave, ..., handle h]"
     """
     if options.how == "superseded":
-        return _superseded(prompt, env)
+        return _replace_superseded(prompt, env)
     return _exact(prompt, env)
 
 
 def _exact(prompt: Prompt, env: Env) -> Prompt:
-    def change(item: Item, seen: _Seen) -> Item | Note:
+    def change(item: Item, seen: _LargeValues) -> Item | Note:
         own = item.author == env.agent and item.kind == "exchange"
         blocks: list[Block] = []
         for block in item.blocks:
@@ -74,7 +74,7 @@ def _exact(prompt: Prompt, env: Env) -> Prompt:
     return rewrite_items(prompt, "dedupe_items", change, key=key, fold=_SEEN)
 
 
-class _Seen:
+class _LargeValues:
     """Where each large value stands first, and how many results of the agent there are."""
 
     __slots__ = ("first", "results")
@@ -83,14 +83,14 @@ class _Seen:
         self.first: MutableMapping[object, _FirstCopy] = {} if first is None else first
         self.results = 0
 
-    def over(self) -> "_Seen":
+    def over(self) -> "_LargeValues":
         """A passing copy for items that may still change."""
-        copy = _Seen(ChainMap({}, self.first))
+        copy = _LargeValues(ChainMap({}, self.first))
         copy.results = self.results
         return copy
 
 
-_SEEN = PassFold(_Seen, _Seen.over)
+_SEEN = PassFold(_LargeValues, _LargeValues.over)
 
 
 class _FirstCopy(NamedTuple):
@@ -164,7 +164,7 @@ class _LongResult(NamedTuple):
     fails: bool
 
 
-def _superseded(prompt: Prompt, env: Env) -> Prompt:
+def _replace_superseded(prompt: Prompt, env: Env) -> Prompt:
     """O(n) once a request: what comes last decides about all before it."""
     items = list(prompt.items)
     results = [one for index, item in enumerate(items) for one in _results_of(index, item)]
@@ -186,7 +186,7 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
     for index, places in sorted(gone.items()):
         item = items[index]
         blocks = tuple(
-            _replaced(block, places[at], item, prompt, env)
+            _name_newer_result(block, places[at], item, prompt, env)
             if at in places and isinstance(block, ResultBlock)
             else block
             for at, block in enumerate(item.blocks)
@@ -196,7 +196,7 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
     return prompt.with_items(items, notes) if notes else prompt
 
 
-def _replaced(
+def _name_newer_result(
     block: ResultBlock, newest: _LongResult, item: Item, prompt: Prompt, env: Env
 ) -> ResultBlock:
     """A word about the later result in place of an older one, with the handle of the older."""

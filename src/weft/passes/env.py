@@ -53,6 +53,10 @@ def _unknown() -> int:
     return 0
 
 
+def _no_cliffs() -> tuple[tuple[int, float], ...]:
+    return ()
+
+
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass may know of the model that is asked."""
 
@@ -62,6 +66,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The most tokens it takes; 0 where nobody knows."""
     widest: Callable[[], int] = _unknown
     """Looks the window up in a list that takes a while to load."""
+    cliffs: Callable[[], tuple[tuple[int, float], ...]] = _no_cliffs
+    """Looks up from how many tokens on all of them cost how many times as much, in that list."""
     read: float = 0.10
     """What a token costs that the provider has read before, as a share of a fresh one."""
     write: float = 1.25
@@ -72,6 +78,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """For how many seconds the provider keeps what it has read; 0 where nobody knows."""
     marks: bool = False
     """Whether the provider keeps only what it is asked to, up to a mark."""
+    finds_any: bool = True
+    """Whether it finds any prefix again that it has read, and not only what ends at a mark."""
     picks_tools: bool = True
     """Whether it can be left to choose among tools."""
     calls_need_tools: bool = False
@@ -80,6 +88,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The labels that it may see."""
     binds: bool = False
     """Whether it refuses a thought of its own if something before it has changed."""
+    forgives: bool = False
+    """Whether its provider was asked to drop such a thought, and to go on."""
 
 
 class TokenFacts(msgspec.Struct, frozen=True, kw_only=True):

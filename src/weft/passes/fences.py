@@ -54,7 +54,7 @@ def fence_untrusted(prompt: Prompt, env: Env, options: Fence) -> Prompt:
         fences = fold_items(fresh, _STEP, fencing.item, fold=_FENCES)
     diagnostics = [*fences.state.diagnostics]
     fencing.report_to(diagnostics)
-    system = _explained(tuple(fencing.template(block) for block in prompt.system))
+    system = _explain_fences(tuple(fencing.template(block) for block in prompt.system))
     if len(fences.prompt.notes) == len(prompt.notes) and system == prompt.system:
         return prompt
     return msgspec.structs.replace(
@@ -156,7 +156,7 @@ class _Fencing:
             text = block.text[start : span.end]
             source = self._source(span.origin)
             if source and text:
-                text = self._fenced(text, source, span.origin)
+                text = self._fence_text(text, source, span.origin)
             start = span.end
             pieces.append(text)
             end += len(text)
@@ -176,7 +176,7 @@ class _Fencing:
             plain, broken = neutralised_json(response)
             self._report(broken, block.origin)
             text = compact(plain)
-        response_in_fence: JsonObject = {key: self._fenced(text, block.name, block.origin)}
+        response_in_fence: JsonObject = {key: self._fence_text(text, block.name, block.origin)}
         return (
             block
             if response_in_fence == response
@@ -185,12 +185,12 @@ class _Fencing:
 
     def _text(self, block: TextBlock, head: str, source: str) -> TextBlock:
         text = block.text[len(head) :]
-        fenced_text = head + self._fenced(text, source, block.origin) if text else block.text
+        fenced_text = head + self._fence_text(text, source, block.origin) if text else block.text
         if fenced_text == block.text:
             return block
         return msgspec.structs.replace(block, text=fenced_text, spans=(), signature=None, kept=None)
 
-    def _fenced(self, text: str, source: str, origin: Origin) -> str:
+    def _fence_text(self, text: str, source: str, origin: Origin) -> str:
         fence: Fenced = fence_text(text, source, self._env.session.id)
         self._report(fence.broken, origin)
         return fence.text
@@ -256,7 +256,7 @@ class StateWriters(msgspec.Struct, frozen=True):
         return max((self.writers[key] for key in keys if key in self.writers), default=None)
 
 
-def _explained(system: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
+def _explain_fences(system: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
     """The system text with the line about fences, after what never changes."""
     if any(block.origin == _OWN for block in system):
         return system
@@ -328,14 +328,14 @@ _INVISIBLE = late_pattern(r"[\x00-\x08\x0e-\x1b\x1f\x7f]")
 _GAP = r"[^\S\n]*+"
 
 
-def _spaced(word: str) -> str:
+def _allow_blanks(word: str) -> str:
     """The letters of a word with any blanks between them."""
     letters = word.replace(" ", "")
     return _GAP.join("[-_]?+" if letter in "-_" else re.escape(letter) for letter in letters)
 
 
 _TAGS = "|".join(
-    _spaced(word)
+    _allow_blanks(word)
     for word in (
         "untrusted", "tool_result", "tool_response", "tool_output", "tool_call", "tool_use",
         "function_result", "function_response", "function_call", "function_output", "system",
@@ -345,7 +345,7 @@ _TAGS = "|".join(
 )  # fmt: skip
 
 _ROLES = "|".join(
-    _spaced(word)
+    _allow_blanks(word)
     for word in (
         "system", "assistant", "human", "user", "developer", "model", "ai", "tool", "function",
         "instruction", "instructions", "system prompt",
@@ -355,12 +355,12 @@ _ROLES = "|".join(
 _SEEN = late_pattern(
     rf"(?P<tag><{_GAP}[</]?+{_GAP}(?:{_TAGS}))"
     rf"|(?P<bar><{_GAP}\||\|{_GAP}>)"
-    rf"|(?P<bracket>\[{_GAP}/?+{_GAP}(?:{_spaced('inst')}|{_spaced('sys')}|{_spaced('instructions')}"
-    rf"|{_spaced('end of instructions')}){_GAP}\])"
+    rf"|(?P<bracket>\[{_GAP}/?+{_GAP}(?:{_allow_blanks('inst')}|{_allow_blanks('sys')}|{_allow_blanks('instructions')}"
+    rf"|{_allow_blanks('end of instructions')}){_GAP}\])"
     rf"|(?P<name>(?:^|(?<=\n))[^\w\n]*?\[(?!{DOT})[^\]\n]{{1,80}}\]"
     rf"(?={_GAP}(?::|called|returned|ran|code|\w+ returned)))"
     rf"|(?P<role>(?:^|(?<=\n))[^\w\n\[<|\"'{{{{{DOT}]*+(?:{_ROLES}){_GAP}[^\w\n:\"'{DOT}]{{0,4}}+(?=:))"
-    rf"|(?P<heading>(?:^|(?<=\n)){_GAP}\#++{_GAP}(?=(?:{_ROLES}|{_spaced('response')})\b))"
+    rf"|(?P<heading>(?:^|(?<=\n)){_GAP}\#++{_GAP}(?=(?:{_ROLES}|{_allow_blanks('response')})\b))"
 )
 
 
@@ -377,7 +377,7 @@ def fence_text(text: str, source: str, session: str) -> Fenced:
     if _is_fenced(text, source, session):
         return Fenced(text, 0)
     inner, broken = neutralise_text(text)
-    token = _token(inner, session)
+    token = _make_token(inner, session)
     # a source's name must not close the mark either: tools and files are named by others
     name = re.sub(r"[^\w .:/-]", "", source)[:80]
     return Fenced(f'<{_WORD}-{token} from="{name}">\n{inner}\n</{_WORD}-{token}>', broken)
@@ -387,7 +387,7 @@ def neutralise_text(text: str) -> tuple[str, int]:
     """The text with every lookalike mark broken, and how many there were."""
     total = 0
     while True:  # what is broken may leave another after it, never without end: each gets a dot
-        folded, places = _folded(text)
+        folded, places = _fold_letters(text)
         cuts = sorted({places[_cut(match)] for match in _SEEN.finditer(folded)})
         if not cuts:
             return text, total
@@ -429,7 +429,7 @@ def _cut(match: re.Match[str]) -> int:
     return match.start() + 1
 
 
-def _folded(text: str) -> tuple[str, Sequence[int]]:
+def _fold_letters(text: str) -> tuple[str, Sequence[int]]:
     """The text as it looks: small plain letters, nothing invisible; and where each came from."""
     # nearly every text: each letter looks like itself
     if text.isascii() and not _INVISIBLE.search(text):
@@ -463,7 +463,7 @@ def _looks(char: str) -> str:
     return "".join(seen)
 
 
-def _token(text: str, session: str) -> str:
+def _make_token(text: str, session: str) -> str:
     """A token that the text does not hold, the same for the same text in the same session."""
     key = hashlib.blake2b(session.encode("utf-8", "replace"), digest_size=32).digest()
     data = text.encode("utf-8", "surrogatepass")
@@ -501,4 +501,4 @@ def _is_fenced(text: str, source: str, session: str) -> bool:
         return False
     inner = match[3]
     # a right token is not enough: nothing inside may look like a mark
-    return match[1] == _token(inner, session) and neutralise_text(inner)[1] == 0
+    return match[1] == _make_token(inner, session) and neutralise_text(inner)[1] == 0

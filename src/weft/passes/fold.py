@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import ChainMap
 from collections.abc import Iterator, MutableMapping, Sequence
 from copy import copy
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -53,7 +54,14 @@ from weft.ir.block import FOLDED, RECALL
 from weft.ir.prompt import label_of_items
 from weft.late import late_pattern
 from weft.passes.env import Env, is_spoken
-from weft.passes.handles import SURELY, block_tokens, declares_first, needs_recall, offer_recall
+from weft.passes.handles import (
+    AT_MOST,
+    SURELY,
+    block_tokens,
+    declares_first,
+    needs_recall,
+    offer_recall,
+)
 from weft.passes.notes import (
     StepRole,
     StepSummary,
@@ -87,7 +95,7 @@ and the lines that an edit needs are in view for longer.
 LEAST = 300
 """How many tokens a fold must take out at least."""
 
-DEARER, AT_MOST = 1.02, 1.03
+DEARER = 1.02
 """No fold makes all requests so far this many times dearer than plain history had been.
 
 A recall or two may follow it before the run ends: with them, no run is to cost 3% more. `AT_MOST`
@@ -96,6 +104,9 @@ is for a fold that later requests soon pay back: few runs end just then.
 
 SOON_PAID = 0.05
 """A fold is soon paid back by this share of as many requests as there were."""
+
+DENSEST = 8
+"""How many letters a token of a note has at most; those of prose have fewer than five."""
 
 FULL = 0.8
 """A request that fills more than this share of the model's window is folded at any cost."""
@@ -250,6 +261,21 @@ def _window_for(view: int, env: Env) -> int:
     return env.model.window or (env.model.widest() if view > LONG else 0)
 
 
+class _Cliff(NamedTuple):
+    """A number of tokens from which on all of them cost that many times as much."""
+
+    start: float
+    times: float
+
+
+def _cliff_at(view: int, env: Env) -> _Cliff | None:
+    """The highest cliff that a request has nearly reached, or is beyond; None for none."""
+    if view < _NEARLY * LONG:
+        return None
+    reached = (_Cliff(_NEARLY * start, times) for start, times in env.model.cliffs())
+    return max((one for one in reached if view > one.start and one.times > 1), default=None)
+
+
 def _limit_of(prompt: Prompt, env: Env) -> int:
     """The tokens from which on a budget makes a fold due; 0 where there is none."""
     limit, budget = env.policy.limit, env.tokens.budget
@@ -307,6 +333,10 @@ class _Prices(NamedTuple):
     """Whether a fold is due when it pays."""
     binds: bool = False
     """Whether the model refuses a thought of its own if something before it has changed."""
+    forgives: bool = False
+    """Whether its provider was asked to drop such a thought, and to go on."""
+    finds_any: bool = True
+    """Whether it finds any prefix again that it has read, and not only what ends at a mark."""
 
     @staticmethod
     def of(env: Env) -> "_Prices":
@@ -315,7 +345,7 @@ class _Prices(NamedTuple):
         late = tools.recall_tokens if tools.recall is not None else 0
         # a provider that keeps nothing reads every token at its full price
         if model.minimum >= LONG:
-            return _Prices(1.0, 1.0, 0, 0.0, tools.head, late, binds=model.binds)
+            model = msgspec.structs.replace(model, read=1.0, write=1.0, minimum=0, lifetime=0.0)
         return _Prices(
             model.read,
             model.write,
@@ -324,6 +354,8 @@ class _Prices(NamedTuple):
             tools.head,
             late,
             binds=model.binds,
+            forgives=model.forgives,
+            finds_any=model.finds_any,
         )
 
 
@@ -348,8 +380,8 @@ class _Fold(NamedTuple):
     tokens: int
     names: set[str]
     reason: str
-    declared: bool
-    """Whether `recall` was declared before it, so that what stands before it is read again."""
+    known: int
+    """The tokens before the note that the provider has read before and finds again."""
     merges: bool
     """Whether the note stands for those before it too."""
 
@@ -590,14 +622,16 @@ class _Folds:
         prices, number = self._prices, self._requests + 1
         steps, view = self._steps, self.view
         # what was thought in this turn must go back, after the very bytes that it followed
-        if len(steps) <= self._keep or (prices.binds and self._thought >= self._turn):
+        waits = prices.binds and not prices.forgives and self._thought >= self._turn
+        if len(steps) <= self._keep or waits:
             return self._due
         room = self._full_room(view, env)
         is_full = room > 0
         is_free = self._has_expired()
         if not is_full and not prices.pays:
             return self._due
-        if not is_full and not is_free:
+        cliff = _cliff_at(view, env) if prices.pays else None
+        if not is_full and not is_free and cliff is None:
             if number < self._due:
                 return self._due
             if not self._has_paid(number):
@@ -620,28 +654,31 @@ class _Folds:
         rent = sum(self._rent_of(step, number) for step in gone)
         stays = self._tokens - removed
         cost = (prices.write - prices.read) * stays
-        if not self._is_declared(env):  # one tool more: nothing is read again
-            cost += (prices.write - prices.read) * self._before + prices.write * prices.recall
+        known = self._known_before(env)
+        cost += (prices.write - prices.read) * (self._before - known)
+        if not self._is_declared(env):
+            cost += prices.write * prices.recall
         if is_free:  # all of it is written anew, whatever becomes of it
             cost = -prices.write * removed
+        elif cliff is not None and self._before + stays < cliff.start:
+            cost -= (cliff.times - 1) * prices.read * view  # this very request costs less
         merges = is_full and self._note_tokens > room // 4
         if not merges and (removed < LEAST or (rent < PATIENCE * cost and not is_full)):
             return later
+        most = 0.0 if is_full else self._room_for_note(removed, rent, cost, known)
+        if most <= 0 and not is_full:
+            return later
         summaries = [self._summarize(step, env) for step in gone]
         text, names = write_note(summaries, self._known, first=self.sent is None)
+        if len(text) > DENSEST * most and not is_full:  # it takes a while to count it
+            return later
         if merges:  # a fold of folds: else notes alone would fill the request one day
             text = merge_notes([*self._notes(), text], letters=room // 2)
             removed += self._note_tokens
         tokens = env.tokens.count(text) + _TURN
         cost += prices.write * tokens
         saved = removed - tokens
-        pays = saved >= LEAST and rent * saved >= PATIENCE * cost * removed
-        if pays and not is_free:
-            cached = self._before if self._is_declared(env) else 0
-            paid = self._paid.after(self._before + stays + tokens, cached)
-            dearer = AT_MOST if cost <= SOON_PAID * number * prices.read * saved else DEARER
-            pays = paid <= dearer * self._plain.after(self._all)
-        if not pays and not (is_full and saved > 0):
+        if saved <= 0 if is_full else tokens > most:
             return later
         reason = (
             f"{len(gone)} steps became a note of {tokens:,} tokens, which costs"
@@ -655,8 +692,25 @@ class _Folds:
             labelled = msgspec.structs.replace(block, label=notes)
             note = msgspec.structs.replace(note, blocks=(labelled,))
         gone_steps = frozenset(step.place for step in gone)
-        declared = self._is_declared(env)
-        return _Fold(gone_steps, note, tokens, names, reason, declared, merges)
+        return _Fold(gone_steps, note, tokens, names, reason, known, merges)
+
+    def _room_for_note(self, removed: int, rent: float, cost: float, known: int) -> float:
+        """The most tokens that a note may have, so that a fold pays which takes `removed` out.
+
+        `cost` is what the fold costs without its note, which is written only if there is room;
+        below nothing it is a gain, which a note may use up.
+        """
+        prices, number = self._prices, self._requests + 1
+        by_rent = (rent - PATIENCE * cost) * removed / (rent + PATIENCE * prices.write * removed)
+        room = min(by_rent, removed - LEAST)
+        if room <= 0:
+            return room
+        paid = self._paid.after(self._before + self._tokens - removed, known)
+        plain = self._plain.after(self._all)
+        soon = SOON_PAID * number * prices.read
+        until_soon = (soon * removed - cost) / (prices.write + soon)
+        rooms = [(dearer * plain - paid) / prices.write for dearer in (AT_MOST, DEARER)]
+        return min(room, max(min(rooms[0], until_soon), rooms[1], -cost / prices.write))
 
     def _summarize(self, step: _Step, env: Env) -> StepSummary:
         role: StepRole = "result" if step.place in self._results else ""
@@ -699,7 +753,7 @@ class _Folds:
                 *(Note(_STEP, f"it stands in a note as #{s.item.position}", s.item) for s in gone),
             ]
         )
-        self._paid.cached = self._before if fold.declared else 0
+        self._paid.cached = fold.known
         self._front.append(fold.note)
         self._before += fold.tokens
         self._note_tokens += fold.tokens
@@ -767,6 +821,17 @@ class _Folds:
         if env.tools.recall is None or self._hides:
             return True
         return env.tools.priced and declares_first(max(0, self._opening), env)
+
+    def _known_before(self, env: Env) -> int:
+        """The tokens before the first step that the provider finds again after a fold.
+
+        Some find only what ends where a request was marked: at the head, and at the last note.
+        """
+        if not self._is_declared(env):  # one tool more: nothing is read again
+            return 0
+        if self._prices.finds_any or self.sent is not None:
+            return self._before
+        return self._prices.head if env.model.marks else 0
 
     def _full_room(self, view: int, env: Env) -> int:
         """The tokens there are, if a request nearly fills its budget or the window; else 0."""
@@ -862,9 +927,14 @@ def _files_in(blocks: Sequence[Block], command: str) -> list[str]:
     return [*dict.fromkeys(paths)]
 
 
-def find_files(text: str) -> Iterator[str]:
+@lru_cache(maxsize=64)
+def find_files(text: str) -> tuple[str, ...]:
     """The names of files in a text, without their folders."""
-    for name in _NAME.findall(text):
+    return tuple(_names_of_files(text))
+
+
+def _names_of_files(text: str) -> Iterator[str]:
+    for name in [one for one in _NAME.findall(text) if "." in one]:
         name, end = name.lstrip("."), None
         for _ in range(_TRIES):
             end = name.rfind(".", 1, end)

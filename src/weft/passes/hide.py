@@ -313,11 +313,11 @@ class HiddenTexts(msgspec.Struct, frozen=True):
         label: TrustLabel,
     ) -> None:
         for leaf in read_leaves(value, trust):
-            if leaf.trust == "untrusted" and isinstance(leaf.value, str):
+            if leaf.trust == "untrusted":
                 source = f"{name}.{leaf.field}"
                 foreign = tuple(one for one in label.taint if not one.startswith(f"{name}."))
                 own = TrustLabel(tuple(sorted({source, *foreign})), (), label.secrets)
-                hidden = HiddenText(source, leaf.value, own)
+                hidden = HiddenText(source, to_text(leaf.value), own)
                 self.by_handle[handle_of_leaf(event, part, leaf)] = hidden
 
 

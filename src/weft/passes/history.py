@@ -102,9 +102,9 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
             calls = [block for block in item.blocks if isinstance(block, CallBlock)]
             ids = [call.id for call in calls]
             if item.author == env.agent:
-                renamed = _renamed(item, calls, seen, env.thread.used_ids)
+                renamed = _rename_calls(item, calls, seen, env.thread.used_ids)
             else:  # what another agent called is told without ids
-                renamed = _renamed(item, calls, set(), frozenset())
+                renamed = _rename_calls(item, calls, set(), frozenset())
             if renamed is not item:
                 calls = [block for block in renamed.blocks if isinstance(block, CallBlock)]
             exchange = _Exchange(renamed, calls)
@@ -117,7 +117,8 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
         else:
             out.append(item)
     items = [
-        _closed(entry, diagnostics) if isinstance(entry, _Exchange) else entry for entry in out
+        _close_exchange(entry, diagnostics) if isinstance(entry, _Exchange) else entry
+        for entry in out
     ]
     passing: Strand[Item] = Strand()  # nothing of it is final
     paired = prompt.with_strand(passing.with_tail(items), notes)
@@ -126,7 +127,9 @@ def pair_results(prompt: Prompt, env: Env) -> Prompt:
     return msgspec.structs.replace(paired, diagnostics=(*prompt.diagnostics, *diagnostics))
 
 
-def _renamed(item: Item, calls: list[CallBlock], seen: set[str], used: AbstractSet[str]) -> Item:
+def _rename_calls(
+    item: Item, calls: list[CallBlock], seen: set[str], used: AbstractSet[str]
+) -> Item:
     """The item with call ids that no other call of the request has."""
     clash = False
     fresh: dict[int, str] = {}
@@ -201,7 +204,7 @@ def _orphans(item: Item, rest: list[Block], diagnostics: list[Diagnostic]) -> It
     return msgspec.structs.replace(item, kind="user", blocks=tuple(blocks))
 
 
-def _closed(exchange: _Exchange, diagnostics: list[Diagnostic]) -> Item:
+def _close_exchange(exchange: _Exchange, diagnostics: list[Diagnostic]) -> Item:
     """The exchange as one item, with a result for every call."""
     item = exchange.item
     results: list[Block] = []
@@ -270,7 +273,7 @@ def attribute_foreign(prompt: Prompt, env: Env) -> Prompt:
 
 def tell_item(item: Item) -> Note:
     """What becomes of another agent's item: text under its name, or nothing."""
-    blocks = _narrated(item)
+    blocks = _narrate_item(item)
     if not blocks:
         reason = f"{item.author} only thought or handed over"
         return Note("attribute_foreign", reason, item)
@@ -291,7 +294,7 @@ def tell_utterance(one: Utterance) -> list[str]:
     return texts + results
 
 
-def _narrated(item: Item) -> tuple[Block, ...]:
+def _narrate_item(item: Item) -> tuple[Block, ...]:
     blocks: list[Block] = []
     for block in item.blocks:
         if isinstance(block, MediaBlock):

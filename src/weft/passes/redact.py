@@ -93,7 +93,7 @@ class _Placeholders:
         self.rules: dict[Redact, None] = {}
 
 
-class _Restored:
+class _RestoredValues:
     """How much of a log was read, and the values that were put back in it.
 
     Each has its placeholder and since when. They are replaced in one piece, as threads may look.
@@ -109,7 +109,7 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
     Nothing says that a detector finds a value where it was put back; so these are replaced by
     the letter, in all that came later.
     """
-    restored_so_far = log.memo[_Restored]
+    restored_so_far = log.memo[_RestoredValues]
     done, values = restored_so_far.known
     if len(log) > done:
         values = dict(values)
@@ -125,7 +125,7 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
     return sorted(listed, key=lambda one: -len(one[0]))
 
 
-class _Reported:
+class _ReportedKinds:
     """The kinds of values that were reported for the items of a thread."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ def _report(redaction: Redaction, in_items: set[str], env: Env) -> list[Diagnost
     if (
         env.tokens.measure is None
     ):  # new items: their thread remembers what was said of earlier ones
-        reported = env.thread.before.memo[_Reported, redaction.wanted]
+        reported = env.thread.before.memo[_ReportedKinds, redaction.wanted]
         # each kind is reported once a thread, not in every step
         kinds, reported.kinds = kinds - reported.kinds, reported.kinds | kinds
     diagnostics = [
@@ -164,7 +164,7 @@ def _system(blocks: tuple[TextBlock, ...], redaction: Redaction) -> tuple[TextBl
     return _same(blocks, tuple(_text(block, redaction.rounds(block.text)) for block in blocks))
 
 
-class _Found:
+class _FoundKinds:
     """The kinds of values that were replaced in the items so far, and patterns that did not end."""
 
     __slots__ = ("_changes", "_items", "kinds", "timeouts")
@@ -176,15 +176,15 @@ class _Found:
         self._changes: list[tuple[int, Redaction]] = []
         """What was replaced, and in which item."""
 
-    def over(self) -> "_Found":
+    def over(self) -> "_FoundKinds":
         """A passing copy, for items that may still change."""
-        copy = _Found()
+        copy = _FoundKinds()
         copy.kinds, copy.timeouts = {*self.kinds}, [*self.timeouts]
         return copy
 
-    def back(self, length: int) -> "_Found":
+    def back(self, length: int) -> "_FoundKinds":
         """What was replaced in the first items."""
-        earlier = _Found()
+        earlier = _FoundKinds()
         for item, redaction in self._changes:
             if item < length:
                 earlier._items = item
@@ -202,15 +202,15 @@ class _Found:
         self.timeouts += (one for one in redaction.timeouts if one not in self.timeouts)
 
 
-_FOUND = PassFold(_Found, _Found.over, _Found.back)
+_FOUND = PassFold(_FoundKinds, _FoundKinds.over, _FoundKinds.back)
 
 
 def _items(
     prompt: Prompt, env: Env, redaction: Redaction, put_back: Sequence[tuple[str, str, int]]
-) -> Rewritten[_Found]:
+) -> Rewritten[_FoundKinds]:
     """The items as they are sent, and what was replaced in them."""
 
-    def change(item: Item, replaced: _Found) -> Item | Note:
+    def change(item: Item, replaced: _FoundKinds) -> Item | Note:
         # a value that was put back later says nothing about an item before it, which was sent
         literals = [
             (value, placeholder) for value, placeholder, since in put_back if since <= item.last
@@ -299,10 +299,10 @@ def _output(output: Output, redaction: Redaction) -> Output:
 
 
 def _schema(schema: JsonObject, redaction: Redaction) -> JsonObject:
-    return cast("JsonObject", _described(schema, redaction, prose=False))
+    return cast("JsonObject", _redact_schema(schema, redaction, prose=False))
 
 
-def _described(value: Json, redaction: Redaction, *, prose: bool) -> Json:
+def _redact_schema(value: Json, redaction: Redaction, *, prose: bool) -> Json:
     """A schema with what it says in words redacted; its keywords and names stay."""
     match value:
         case str():
@@ -313,14 +313,14 @@ def _described(value: Json, redaction: Redaction, *, prose: bool) -> Json:
         case dict():
             # a property may be called `title`: then it is an object, and no prose
             fields = {
-                name: _described(
+                name: _redact_schema(
                     each, redaction, prose=name in _PROSE and not isinstance(each, dict)
                 )
                 for name, each in value.items()
             }
             return value if all(fields[name] is value[name] for name in value) else fields
         case list():
-            listed = [_described(each, redaction, prose=prose) for each in value]
+            listed = [_redact_schema(each, redaction, prose=prose) for each in value]
             return value if all(map(_is, listed, value)) else listed
         case _:
             return value

@@ -63,7 +63,7 @@ def bound_results(prompt: Prompt, env: Env) -> Prompt:
 
     def change(item: Item, _: None) -> Item | Note:
         large = [block for block in item.blocks if _is_large(block, env)]
-        short = _bounded(item, large, env) if large else item
+        short = _bound_item(item, large, env) if large else item
         if short is item:
             return item
         reason = f"it had more than {MOST_LETTERS:,} characters; a digest stands for it"
@@ -82,13 +82,13 @@ class _Short(NamedTuple):
     short: Item
 
 
-class _Bounded(dict[object, _Short]):
+class _BoundedItems(dict[object, _Short]):
     """What items of a log with large results became, by their keys."""
 
 
-def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
+def _bound_item(item: Item, large: Sequence[Block], env: Env) -> Item:
     """The item with digests for these blocks; one that is still open is not read twice."""
-    known = env.log.memo[_Bounded, env.agent]
+    known = env.log.memo[_BoundedItems, env.agent]
     known_short = known.get(item.key)
     if known_short is None or known_short.item != item:
         limits = HandleLimits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
@@ -389,7 +389,7 @@ def project_results(prompt: Prompt, env: Env, options: Project) -> Prompt:
     tree = _tree(options.fields or options.exclude)
 
     def change(item: Item, _: None) -> Item | Note:
-        short = map_blocks(item, lambda block: _projected(block, tree, options))
+        short = map_blocks(item, lambda block: _project_block(block, tree, options))
         if short is item:
             return item
         return Note("project_results", "only some of its fields are asked for", item, short)
@@ -417,7 +417,7 @@ def _tree(paths: tuple[str, ...]) -> Tree:
     return tree
 
 
-def _projected(block: Block, tree: Tree, options: Project) -> Block:
+def _project_block(block: Block, tree: Tree, options: Project) -> Block:
     if not isinstance(block, ResultBlock) or block.synthetic or block.is_error:
         return block
     if options.tools and block.name not in options.tools:

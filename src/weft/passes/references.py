@@ -208,10 +208,14 @@ class ReferenceView:
         standing = tuple(one for one in block.refers if one not in gone)
         if isinstance(block, TextBlock):
             return msgspec.structs.replace(
-                block, text=_renamed(block.text, gone), spans=(), kept=None, refers=standing
+                block,
+                text=_rename_references(block.text, gone),
+                spans=(),
+                kept=None,
+                refers=standing,
             )
         key = next(iter(block.response))
-        text = _renamed(sole_text(block.response), gone)
+        text = _rename_references(sole_text(block.response), gone)
         return msgspec.structs.replace(block, response={key: text}, refers=standing)
 
     def _holds(self, one: Reference, block: Block) -> bool:
@@ -257,7 +261,7 @@ def _standing(block: Block) -> list[Reference]:
     return []
 
 
-def _renamed(text: str, gone: Sequence[Reference]) -> str:
+def _rename_references(text: str, gone: Sequence[Reference]) -> str:
     """The text with handles in place of the words of some references."""
     for one in gone:
         lines = f"lines {one.first}-{one.last} of " if one.last else ""

@@ -301,7 +301,7 @@ def ask_relevance(
         return without_model, Judgement((done_without(env, what, problem),))
     chosen = _numbers(effect["outcome"], len(entries))
     if chosen is None:
-        problem = "its answer is no list of numbers"
+        problem = "its answer is not a list of numbers"
         return without_model, Judgement((done_without(env, what, problem),))
     model_scores = {
         entries[number - 1]: round(1 - _SPAN * place / len(chosen), 4)

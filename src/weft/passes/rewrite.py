@@ -397,7 +397,7 @@ def keep_since(
         return prompt.with_strand(suffix.items.with_tail(items.tail), notes)
 
 
-class _Prepended:
+class _PrependedStrand:
     """The settled items of a strand after some that never change."""
 
     def __init__(self) -> None:
@@ -416,9 +416,9 @@ def prepend_items(
     """The prompt with items before its first, the same in every request; `key` names them."""
     items = prompt.items
     with items.lock:
-        prepended = items.memo[_Prepended, step, key]
+        prepended = items.memo[_PrependedStrand, step, key]
         if prepended.read > items.settled:  # an older snapshot is worked out by itself
-            prepended = _Prepended()
+            prepended = _PrependedStrand()
         if not len(prepended.items):
             prepended.items = prepended.items.grown(first)
         if prepended.read < items.settled:

@@ -47,7 +47,7 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
             reason = f"it is {item.author}'s"
             others.update(block.id for block in item.blocks if isinstance(block, CallBlock))
         # results may stand under the user's name: their calls say whose they are
-        elif item.kind == "results" and _answered(item) <= others:
+        elif item.kind == "results" and _answered_calls(item) <= others:
             reason = "it answers another agent"
         elif item.kind == "results" or view != "nothing":
             return item
@@ -63,7 +63,7 @@ _CALLS: PassFold[set[str]] = PassFold(set, set)
 """The ids of the calls that other agents made."""
 
 
-def _answered(item: Item) -> set[str]:
+def _answered_calls(item: Item) -> set[str]:
     return {block.call_id for block in item.blocks if isinstance(block, ResultBlock)}
 
 

@@ -44,10 +44,10 @@ MARK = " […] "
 
 def compact_item(item: Item, env: Env) -> Item:
     """The item with handles and digests for its large values, which `recall` gets back."""
-    return _changed(
+    return _change_item(
         item,
         [
-            _refenced(block, env, lambda one: _compact_block(one, item, env))
+            _shorten_in_fence(block, env, lambda one: _compact_block(one, item, env))
             for block in item.blocks
         ],
     )
@@ -56,17 +56,18 @@ def compact_item(item: Item, env: Env) -> Item:
 def truncate_item(item: Item, env: Env) -> Item:
     """The item with its texts and results cut to both ends; itself where they are short."""
     blocks = [
-        _refenced(block, env, lambda one: _cut_block(one, item, env)) for block in item.blocks
+        _shorten_in_fence(block, env, lambda one: _cut_block(one, item, env))
+        for block in item.blocks
     ]
-    return _changed(item, blocks)
+    return _change_item(item, blocks)
 
 
-def _changed(item: Item, blocks: list[Block]) -> Item:
+def _change_item(item: Item, blocks: list[Block]) -> Item:
     same = all(new is old for new, old in zip(blocks, item.blocks, strict=True))
     return item if same else msgspec.structs.replace(item, blocks=tuple(blocks))
 
 
-def _refenced(block: Block, env: Env, shorten: Callable[[Block], Block]) -> Block:
+def _shorten_in_fence(block: Block, env: Env, shorten: Callable[[Block], Block]) -> Block:
     """The block shortened. What stands in a fence is shortened inside it, and fenced again."""
     if isinstance(block, TextBlock):
         inside = read_fence(block.text)
@@ -117,8 +118,8 @@ def refer_item(item: Item, places: Mapping[int, Origin], env: Env) -> Item:
     blocks: list[Block] = list(item.blocks)
     for place, later in places.items():
         again = partial(_refer_to_later, later=later, item=item, env=env)
-        blocks[place] = _refenced(item.blocks[place], env, again)
-    return _changed(item, blocks)
+        blocks[place] = _shorten_in_fence(item.blocks[place], env, again)
+    return _change_item(item, blocks)
 
 
 def _refer_to_later(block: Block, later: Origin, item: Item, env: Env) -> Block:
@@ -280,7 +281,7 @@ class _Forms(dict[object, _Shorter]):
     """Shorter forms by the key of their item, kept with the log."""
 
 
-class _Referred(NamedTuple):
+class _ReferringItem(NamedTuple):
     """An item, where its results stand again, its form that refers to them, and what that saves."""
 
     item: Item
@@ -289,7 +290,7 @@ class _Referred(NamedTuple):
     saved: int
 
 
-class _Referring(dict[object, _Referred]):
+class _Referring(dict[object, _ReferringItem]):
     """Forms that refer to later results, by item and place, kept with the log."""
 
 
@@ -395,7 +396,7 @@ class Shortening:
         ):
             form = refer_item(item, places, self._env)
             saved = self._size(item) - self._size(form)
-            known_form = known[key] = _Referred(item, tuple(places.values()), form, saved)
+            known_form = known[key] = _ReferringItem(item, tuple(places.values()), form, saved)
         return known_form.form, known_form.saved
 
     def later_results(self) -> dict[str, Origin]:

@@ -43,7 +43,7 @@ def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
     def change(item: Item, _: None) -> Item | Note:
         if item.open:
             return item
-        short = map_blocks(item, lambda block: _marked(block, item, env, options))
+        short = map_blocks(item, lambda block: _mark_stale(block, item, env, options))
         return item if short is item else Note(_STEP, _reason(options), item, short)
 
     key = (options, env.agent, env.model.dialect, env.model.name)
@@ -92,7 +92,7 @@ def _stale_by_time(items: Strand[Item], env: Env, before: float) -> int | None:
         known = items.memo[_Times]
         times = known.times
         for item in items.between(len(times), items.settled):
-            happened = _happened(item, env)
+            happened = _time_of_item(item, env)
             known.ordered = known.ordered and (not times or times[-1] <= happened)
             times.append(happened)
         if not known.ordered:
@@ -100,7 +100,7 @@ def _stale_by_time(items: Strand[Item], env: Env, before: float) -> int | None:
         last = times[items.settled - 1] if items.settled else -math.inf
         gone = bisect_left(times, before, 0, items.settled)
     for item in items.tail:
-        happened = _happened(item, env)
+        happened = _time_of_item(item, env)
         if happened < last:
             return None
         last = happened
@@ -129,7 +129,7 @@ def _mark_each(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
     for item, stale in zip(prompt.items, _stale(prompt, env, options), strict=True):
         blocks = item.blocks
         if stale and not env.is_current(item) and not item.open:
-            blocks = tuple(_marked(block, item, env, options) for block in item.blocks)
+            blocks = tuple(_mark_stale(block, item, env, options) for block in item.blocks)
         if all(one is other for one, other in zip(blocks, item.blocks, strict=True)):
             staying.append(item)
             continue
@@ -151,7 +151,7 @@ def _stale(prompt: Prompt, env: Env, options: Fresh) -> list[bool]:
     if options.seconds is not None:
         before = _time_of_staleness(env, options.seconds)
     return [
-        number <= gone or _happened(item, env) < before
+        number <= gone or _time_of_item(item, env) < before
         for item, number in zip(prompt.items, numbers, strict=True)
     ]
 
@@ -160,12 +160,12 @@ def _strides(turns: int, stride: int) -> int:
     return max(0, math.ceil(turns / stride) * stride)
 
 
-def _happened(item: Item, env: Env) -> float:
+def _time_of_item(item: Item, env: Env) -> float:
     """When the item's last event happened; what is in no log is always fresh."""
     return env.log[item.last].timestamp if 0 <= item.last < env.log.length else math.inf
 
 
-def _marked(block: Block, item: Item, env: Env, options: Fresh) -> Block:
+def _mark_stale(block: Block, item: Item, env: Env, options: Fresh) -> Block:
     if not isinstance(block, ResultBlock) or block.synthetic:
         return block
     match options.stale:
@@ -178,15 +178,15 @@ def _marked(block: Block, item: Item, env: Env, options: Fresh) -> Block:
                 return block
             return msgspec.structs.replace(block, response=dropped, media=(), kept=None)
         case "warn":
-            marked = _warned(block.response, f"{_age(options)}, it may no longer hold")
+            marked = _add_warning(block.response, f"{_age(options)}, it may no longer hold")
             if marked is block.response:
                 return block
             return msgspec.structs.replace(block, response=marked, kept=None)
         case "compact":
-            return _compacted(block, item, env)
+            return _compact_block(block, item, env)
 
 
-def _warned(response: JsonObject, words: str) -> JsonObject:
+def _add_warning(response: JsonObject, words: str) -> JsonObject:
     """The result with a line that says that it is stale."""
     line = f"[stale: {words}]\n"
     sole = next(iter(response)) if len(response) == 1 else ""
@@ -198,7 +198,7 @@ def _warned(response: JsonObject, words: str) -> JsonObject:
     return response if response.get(key) == words else {key: words, **response}
 
 
-def _compacted(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
+def _compact_block(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
     short = compact_result(block, item, env, _SHORT)
     words = {media: media_words(media, env, 0) for media in block.media if not media.signature}
     words_for_media = [word for word in words.values() if word is not None]

@@ -81,7 +81,7 @@ def sum_up(
     effect = env.session.effects.get(summed)
     if effect is not None and "outcome" in effect:
         return Summed(to_text(effect["outcome"]))
-    short = _extracted(entries, env, summed, questions)
+    short = _extract_entries(entries, env, summed, questions)
     if effect is not None:
         return Summed(short, problem=str(effect.get("error") or "there is no outcome"))
     later, pinned = beside() if beside is not None else ((), ())
@@ -117,7 +117,7 @@ def _schema(env: Env, options: Summarize) -> JsonObject:
     return asked.schema
 
 
-def _extracted(
+def _extract_entries(
     entries: Sequence[ExtractEntry], env: Env, fields: str, questions: Sequence[str]
 ) -> str:
     """An extract, made once and kept with the log."""
@@ -186,7 +186,7 @@ def entries_of(items: Sequence[Item], env: Env) -> list[ExtractEntry]:
     return [entry for entry in entries if entry is not None]
 
 
-class _Narrated(NamedTuple):
+class _ItemInWords(NamedTuple):
     """An item in words."""
 
     item: Item
@@ -195,19 +195,19 @@ class _Narrated(NamedTuple):
 
 def entry_of(item: Item, env: Env) -> ExtractEntry | None:
     """What was said and done in an item, in words; kept with the log, for it does not change."""
-    known = env.log.memo.of((_Narrated, env.model.name, item.key))
+    known = env.log.memo.of((_ItemInWords, env.model.name, item.key))
     if known is not None and known.item is item:
         return known.entry
-    texts = [text for block in item.blocks if (text := _narrated(block, env))]
+    texts = [text for block in item.blocks if (text := _narrate_block(block, env))]
     narrated = item.kind in ("foreign", "summary", "state")
     entry = (
         ExtractEntry("" if narrated else item.author or "user", "\n".join(texts)) if texts else None
     )
-    env.log.memo.keep(_Narrated(item, entry), env.model.name, item.key)
+    env.log.memo.keep(_ItemInWords(item, entry), env.model.name, item.key)
     return entry
 
 
-def _narrated(block: Block, env: Env) -> str:
+def _narrate_block(block: Block, env: Env) -> str:
     match block:
         case TextBlock():
             return _short(block.text, env)
@@ -280,11 +280,11 @@ def summarize_items(prompt: Prompt, env: Env, options: Summarize) -> Prompt:
             number * every + 1,
             (number + 1) * every,
             tuple(items),
-            _summed(items, prompt, env, options, answered),
+            _sum_up(items, prompt, env, options, answered),
         )
         for number, items in sorted(old.items())
     ]
-    return _with_summaries(prompt, env, *_folded(blocks, env, options))
+    return _with_summaries(prompt, env, *_fold_blocks(blocks, env, options))
 
 
 def _may_go(item: Item, env: Env, options: Summarize) -> bool:
@@ -299,7 +299,7 @@ def _may_go(item: Item, env: Env, options: Summarize) -> bool:
     return True
 
 
-def _summed(
+def _sum_up(
     items: list[Item], prompt: Prompt, env: Env, options: Summarize, answered: frozenset[str]
 ) -> Summed:
     entries = entries_of(items, env)
@@ -310,11 +310,11 @@ def _summed(
         later, item_beside = entries_of(behind, env), entries_of(pinned, env)
         return [entry.text for entry in later], [entry.text for entry in item_beside]
 
-    questions = _unanswered(items, answered)
+    questions = _open_questions(items, answered)
     return sum_up(entries, env, options, questions=questions, beside=beside)
 
 
-def _unanswered(items: list[Item], answered: frozenset[str]) -> list[str]:
+def _open_questions(items: list[Item], answered: frozenset[str]) -> list[str]:
     """What the user asked after which nobody has said anything."""
     ids: list[str] = []
     for item in items:
@@ -324,7 +324,7 @@ def _unanswered(items: list[Item], answered: frozenset[str]) -> list[str]:
     return ids
 
 
-def _folded(
+def _fold_blocks(
     blocks: list[_Block], env: Env, options: Summarize
 ) -> tuple[list[_Block], list[Summed]]:
     """The blocks, each full row of them as one once that is summed up, and what is not yet."""
@@ -532,7 +532,7 @@ def want_writings(prompt: Prompt, env: Env, options: Extract | Distill) -> Promp
     Before:  user "Fly me to Oslo"   (C.default().distill("facts"))
     After:   the same, and a want of kind "distill" for `facts`
     """
-    seen = _seen(prompt, env)
+    seen = _view_until_now(prompt, env)
     if isinstance(options, Extract):
         want, diagnostic = _want_extract(seen, env, options)
     else:
@@ -547,7 +547,7 @@ def want_writings(prompt: Prompt, env: Env, options: Extract | Distill) -> Promp
     )
 
 
-def _seen(prompt: Prompt, env: Env) -> list[Item]:
+def _view_until_now(prompt: Prompt, env: Env) -> list[Item]:
     """What is in view up to what the agent did in the current turn."""
     items: list[Item] = []
     for item in prompt.items:
@@ -572,7 +572,7 @@ def _want_extract(
     effect = env.session.effects.get(key)
     # a `temp:` key is gone with its invocation: then it is read out again
     if effect is not None and not _is_lost(effect, env, options.key):
-        return None, _failed(effect, env, f"`{options.key}` is not extracted")
+        return None, _failure_diagnostic(effect, env, f"`{options.key}` is not extracted")
     want = Want(
         "extract", key, EXTRACT, text, schema, options.model, options.key,
         label=label_of_items(seen),
@@ -593,7 +593,9 @@ def _want_distill(
     key = fingerprint("distill", options.key, name_of_model(options.model), text)
     effect = env.session.effects.get(key)
     if effect is not None:
-        return None, _failed(effect, env, f"nothing new is distilled into `{options.key}`")
+        return None, _failure_diagnostic(
+            effect, env, f"nothing new is distilled into `{options.key}`"
+        )
     want = Want(
         "distill",
         key,
@@ -626,7 +628,7 @@ def _is_lost(effect: JsonObject, env: Env, key: str) -> bool:
     return key.startswith("temp:") and "outcome" in effect and key not in env.session.state
 
 
-def _failed(effect: JsonObject, env: Env, what: str) -> Diagnostic | None:
+def _failure_diagnostic(effect: JsonObject, env: Env, what: str) -> Diagnostic | None:
     error: Json = effect.get("error")
     return done_without(env, what, str(error)) if "outcome" not in effect else None
 

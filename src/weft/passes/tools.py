@@ -33,7 +33,7 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
     # a choice that the author made stands
     if env.model.picks_tools or not prompt.tools or "tool_choice" in prompt.config:
         return prompt
-    asked = _asked(prompt)
+    asked = _current_question(prompt)
     if asked is None:
         return prompt
     item, text = asked
@@ -77,7 +77,7 @@ def declare_tools(prompt: Prompt, env: Env) -> Prompt:
     return msgspec.structs.replace(prompt, tools=(), config=config, config_origins=origins)
 
 
-def _asked(prompt: Prompt) -> tuple[Item, str] | None:
+def _current_question(prompt: Prompt) -> tuple[Item, str] | None:
     """What the user said last; where it answers a question, with what he had wanted before."""
     spoken = (
         item for item in reversed(prompt.items) if item.kind in ("user", "model") and text_in(item)

@@ -174,7 +174,7 @@ def _is_past(notes: Sequence[Note], env: Env) -> bool:
         newest, fresh = -1, part
         if isinstance(part, Strand):
             with part.lock:
-                known = part.memo[_NewestTouched, env.agent]
+                known = part.memo[_NewestChange, env.agent]
                 known.read(part, env.agent)
             newest, fresh = known.position, part.tail
         if max((_changed_position(note, env.agent) for note in fresh), default=newest) >= env.turn:
@@ -184,7 +184,7 @@ def _is_past(notes: Sequence[Note], env: Env) -> bool:
     return True
 
 
-class _NewestTouched:
+class _NewestChange:
     """The highest log position at which notes say that something of an agent's turn has changed."""
 
     def __init__(self) -> None:

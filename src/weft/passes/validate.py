@@ -44,7 +44,7 @@ def validate_context(prompt: Prompt, env: Env, options: Validate) -> Prompt:
             case "contradictions":
                 problems += contradictions(prompt, env)
             case "density":
-                problems += _repeated(prompt, env)
+                problems += _check_repetition(prompt, env)
     want = None
     if "contradictions" in options.what and options.model is not None:
         diagnostics, want = asked_for(prompt, env, options.model)
@@ -131,7 +131,7 @@ def _of_part(part: Part) -> Iterator[str]:
         yield handle_of(part.inline_data.data.replace("-", "+").replace("_", "/"))
 
 
-def _repeated(prompt: Prompt, env: Env) -> Iterator[Diagnostic]:
+def _check_repetition(prompt: Prompt, env: Env) -> Iterator[Diagnostic]:
     """That most of the words stand in stretches that stood there before."""
     words: list[str] = []
     for text in _texts(prompt):
@@ -249,7 +249,7 @@ def _things(prompt: Prompt) -> Iterator[Diagnostic]:
         if not isinstance(block, ResultBlock) or block.synthetic:
             continue
         fresh: dict[tuple[str, str, str], str] = {}
-        for name, value, thing in _identified(block.response):
+        for name, value, thing in _identity_of(block.response):
             for field, inner in thing.items():
                 if field != name and not isinstance(inner, dict | list):
                     fresh[name, value, field] = compact(inner)
@@ -261,7 +261,7 @@ def _things(prompt: Prompt) -> Iterator[Diagnostic]:
         known.update(fresh)
 
 
-def _identified(value: Json) -> "Iterator[tuple[str, str, dict[str, Json]]]":
+def _identity_of(value: Json) -> "Iterator[tuple[str, str, dict[str, Json]]]":
     if isinstance(value, dict):
         for name in _IDS:
             identity = value.get(name)
@@ -269,10 +269,10 @@ def _identified(value: Json) -> "Iterator[tuple[str, str, dict[str, Json]]]":
                 yield name, compact(identity), value
                 break
         for inner in value.values():
-            yield from _identified(inner)
+            yield from _identity_of(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _identified(inner)
+            yield from _identity_of(inner)
 
 
 def asked_for(prompt: Prompt, env: Env, model: object) -> tuple[list[Diagnostic], Want | None]:

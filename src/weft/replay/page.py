@@ -120,16 +120,17 @@ def recorded_facts(recordings: Iterable[Recording]) -> RecordedFacts:
                 cached=counted.cached_content_token_count or 0,
                 written=notes.cache_write or 0,
                 output=(counted.candidates_token_count or 0) + (counted.thoughts_token_count or 0),
+                lifetime=notes.cache_lifetime or "",
             )
     return RecordedFacts(sessions, tuple(formats.most_common()), answers, tuple(usage.values()))
 
 
 def _plus(
-    usage: RecordedUsage, *, prompt: int, cached: int, written: int, output: int
+    usage: RecordedUsage, *, prompt: int, cached: int, written: int, output: int, lifetime: str
 ) -> RecordedUsage:
     """One more answer, at the price of its model."""
     cost = usage.cost
-    rates = rates_for(usage.model, tokens=prompt) if usage.model else None
+    rates = rates_for(usage.model, tokens=prompt, lifetime=lifetime) if usage.model else None
     # one answer without a price: the sum would look like all of it
     if rates is None or not rates.money or cost is None:
         cost = None

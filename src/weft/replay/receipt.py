@@ -291,6 +291,7 @@ def compare_bill_of(event: Event, step: AnsweredStep | None, model: str) -> Comp
         expected,
         event.usage,
         written=notes.cache_write or 0,
+        lifetime=notes.cache_lifetime or "",
         answered_by=answered or (model if expected is None else ""),
     )
     if step is not None and request is None and not call.problem:
