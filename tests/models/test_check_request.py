@@ -100,10 +100,10 @@ def test_a_request_has_turns(dialect: str) -> None:
 
 @every_dialect
 def test_a_turn_is_an_object_with_a_known_role(dialect: str) -> None:
-    with pytest.raises(IllegalRequest, match="no object"):
+    with pytest.raises(IllegalRequest, match="not an object"):
         check(dialect, asked(dialect, TALK), fault(f"{KEY[dialect]}/0", "text"))
     for role in ("function", "ai", "", None):
-        with pytest.raises(IllegalRequest, match="is no role") as caught:
+        with pytest.raises(IllegalRequest, match="is not a role") as caught:
             check(dialect, asked(dialect, TALK), fault(f"{KEY[dialect]}/0/role", role))
         assert caught.value.where == f"/{KEY[dialect]}/0/role"
 

