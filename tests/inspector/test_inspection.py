@@ -23,6 +23,7 @@ from weft.content import (
     result_part,
     to_content,
 )
+from weft.dialects.wire import object_in
 from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import PAGE, export
@@ -31,6 +32,7 @@ from weft.inspector.request import RequestView
 from weft.inspector.sources import StoredSessions, key_text
 from weft.inspector.trust import describe_trust
 from weft.recordings import read_file, recording_of
+from weft.recordings.read import read_recordings
 from weft.session import Event, MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, make_session, usage
 from weft.values import JsonObject, compact
@@ -551,3 +553,35 @@ def test_the_list_counts_sessions_whose_provider_reported_nothing() -> None:
     assert by_id["some"]["counted"]
     assert by_id["none"]["tokens"] == 0
     assert summary["reported"] is None
+
+
+def test_a_streamed_answer_says_when_its_first_piece_came() -> None:
+    agent = Agent("bot", model=ScriptedModel(["One of several pieces.", "Whole."]))
+
+    async def talk() -> Session:
+        runner = Runner(agent)
+        async for _ in runner.run("Speak", session_id="s", config=RunConfig(stream=True)):
+            pass
+        await runner.run("Again", session_id="s")
+        return await runner.session(session_id="s")
+
+    session = asyncio.run(talk())
+    inspection = Inspection(agent, session)
+    streamed, whole = (inspection.timings[step.event.id] for step in inspection.steps)
+    assert streamed.first is not None
+    assert streamed.seconds is not None
+    assert 0 <= streamed.first <= streamed.seconds + 0.001
+    assert whole.first is None
+
+
+def test_a_recording_with_a_call_that_was_not_counted_has_the_figures_of_the_others() -> None:
+    path = Path(__file__).parents[1] / "recordings" / "variants" / "variants.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    chat = json.loads(next(row for row in rows if row["name"] == "langgraph state")["file"])
+    messages = chat["values"]["messages"]
+    messages += [{"type": "human", "content": "More."}, {"type": "ai", "content": "Cut off"}]
+    (recording,) = read_recordings(json.dumps(chat).encode(), name="chat.json")
+    summary = Inspection.of_recording(recording).summary()
+    reported = object_in(summary["reported"])
+    assert (reported["tokens"], reported["cached"], reported["uncounted"]) == (220, 40, 1)
+    assert summary["imported"] is True

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -118,6 +119,16 @@ def test_what_weft_sends_by_its_exporter_is_what_ran() -> None:
                 ([system, "Weather?", result, "Sun.", "Thanks"], "Bye."),
             ]
         ]
+
+
+def test_an_exporter_of_grpc_is_told_what_to_set(caplog: pytest.LogCaptureFixture) -> None:
+    with listen() as live:
+        with socket.create_connection(("127.0.0.1", live.port), timeout=60) as client:
+            client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+            assert client.recv(1) == b""
+        post(live, talk_of(1))
+        assert len(get(live, "sessions")) == 1
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf" in caplog.text
 
 
 def test_protobuf_and_json_packed_or_not_are_the_same_sessions() -> None:

@@ -15,21 +15,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.stores.build import KEY
 from weft.errors import StoreError
-from weft.session import Event, SessionKey
+from weft.session import Event
 from weft.stores import postgres_server, sqlite_worker
 from weft.stores.postgres import PostgresStore
 from weft.stores.sqlite import SqliteStore
-
-KEY = SessionKey("app", "ada", "s")
-
-
-@pytest.fixture
-def server(postgres_url: str) -> str:
-    """A database without tables."""
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS weft, weft_dbos CASCADE")
-    return postgres_url
 
 
 def test_a_full_disk_is_named_and_what_was_stored_stays(tmp_path: Path) -> None:

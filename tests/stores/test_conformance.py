@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.stores.build import read_session
 from tests.support.build import says, user
 from tests.support.strategies import logs
 from weft import Actions, Agent, Content, Event, Part, Runner, Session, tool
@@ -36,20 +37,14 @@ def state(**values: Json) -> dict[str, Json]:
     return {key.replace("__", ":"): value for key, value in values.items()}
 
 
-async def read(store: Store, key: SessionKey) -> Session:
-    session = await store.get(key)
-    assert session is not None
-    return session
-
-
 async def test_S3_a_session_read_back_equals_the_one_written(
     store: Store, again: Again, key: SessionKey
 ) -> None:
     session = await store.create(key, state={"city": "Oslo"})
     session = await store.append(session, user("Hi"), says("bot", "Hello", writes="greeting"))
     session = await store.append(session, user("Bye", inv="2"))
-    assert await read(store, key) == session
-    assert await read(again(), key) == session
+    assert await read_session(store, key) == session
+    assert await read_session(again(), key) == session
     assert session.state == {"city": "Oslo", "greeting": "Hello"}
     assert [event.text for event in session.events] == ["Hi", "Hello", "Bye"]
 
@@ -66,7 +61,7 @@ async def test_S3_any_log_comes_back_as_it_was(
     session = await store.create(key)
     for event in events:
         session = await store.append(session, event)
-    held = await read(again(), key)
+    held = await read_session(again(), key)
     assert held == session
     assert held.events == [event for event in events if not event.partial]
 
@@ -84,12 +79,12 @@ async def test_S3_a_session_made_with_events_is_one_that_got_them(
     made = await create_filled(store, one, events, state=begin)
     grown = await store.append(await store.create(other, state=begin), *events)
     assert (made.events, made.state) == (grown.events, grown.state)
-    stored = await read(again(), one)
+    stored = await read_session(again(), one)
     assert stored == made
     for at in range(len(made.events) + 1):
         assert stored.before(at).state == made.before(at).state
     more = await store.append(made, user("more", inv="more"))
-    assert await read(again(), one) == more
+    assert await read_session(again(), one) == more
 
 
 async def test_a_session_made_with_events_exists_once_and_whole(
@@ -101,7 +96,7 @@ async def test_a_session_made_with_events_exists_once_and_whole(
     assert made.before(0).state["own"] == 1
     with pytest.raises(Conflict, match="exists already"):
         await create_filled(again(), key, [user("Other")], state=state(app__a=3))
-    assert await read(again(), key) == made
+    assert await read_session(again(), key) == made
 
 
 @pytest.mark.parametrize(
@@ -220,7 +215,7 @@ async def test_a_session_cannot_be_created_twice(store: Store, key: SessionKey) 
     with pytest.raises(Conflict, match="exists already") as caught:
         await store.create(key, state={"k": 2})
     assert "get" in caught.value.hint
-    session = await read(store, key)
+    session = await read_session(store, key)
     assert session.state == {"k": 1}
     assert len(session.events) == 1
 
@@ -235,10 +230,10 @@ async def test_S1_scopes_are_shared_as_far_as_they_reach(
     session = await store.create(key)
     await store.append(session, wrote(**state(app__a=1, user__u=2, own=3, temp__t=4)))
     for reader in (store, again()):
-        assert (await read(reader, key)).state == {"own": 3, "app:a": 1, "user:u": 2}
-        assert (await read(reader, same_user)).state == {"app:a": 1, "user:u": 2}
-        assert (await read(reader, other_user)).state == {"app:a": 1}
-        assert (await read(reader, other_app)).state == {}
+        assert (await read_session(reader, key)).state == {"own": 3, "app:a": 1, "user:u": 2}
+        assert (await read_session(reader, same_user)).state == {"app:a": 1, "user:u": 2}
+        assert (await read_session(reader, other_user)).state == {"app:a": 1}
+        assert (await read_session(reader, other_app)).state == {}
 
 
 async def test_S1_shared_state_given_to_create_is_shared(store: Store, key: SessionKey) -> None:
@@ -256,9 +251,9 @@ async def test_S1_the_newest_value_wins_whoever_wrote_it(
     other = again()
     theirs = await other.create(key._replace(id="s2"))
     await other.append(theirs, wrote(**state(app__a="theirs", user__u="theirs")))
-    assert (await read(store, key)).state == {"app:a": "theirs", "user:u": "theirs"}
-    await store.append(await read(store, key), wrote(**state(app__a="mine again")))
-    assert (await read(other, key)).state == {"app:a": "mine again", "user:u": "theirs"}
+    assert (await read_session(store, key)).state == {"app:a": "theirs", "user:u": "theirs"}
+    await store.append(await read_session(store, key), wrote(**state(app__a="mine again")))
+    assert (await read_session(other, key)).state == {"app:a": "mine again", "user:u": "theirs"}
 
 
 async def test_S1_deleting_is_a_tombstone_in_every_scope(
@@ -270,14 +265,14 @@ async def test_S1_deleting_is_a_tombstone_in_every_scope(
     )
     assert session.state == {"stays": 1}
     for reader in (store, again()):
-        assert (await read(reader, key)).state == {"stays": 1}
+        assert (await read_session(reader, key)).state == {"stays": 1}
 
 
 async def test_S1_temp_is_never_stored(store: Store, again: Again, key: SessionKey) -> None:
     session = await store.create(key, state=state(temp__a=1))
     session = await store.append(session, wrote(**state(temp__b=1, k=1)))
     for reader in (store, again()):
-        held = await read(reader, key)
+        held = await read_session(reader, key)
         assert held.state == {"k": 1}
         assert held.events[0].actions.state_delta == {"k": 1}
         assert held == session
@@ -290,7 +285,7 @@ async def test_S2_the_same_event_with_its_temp_state_is_still_the_same(
     session = await store.append(await store.create(key), event)
     assert len((await store.append(session, event)).events) == 1
     other = again()
-    assert len((await other.append(await read(other, key), event)).events) == 1
+    assert len((await other.append(await read_session(other, key), event)).events) == 1
 
 
 async def test_S3_nobody_can_change_a_stored_session(store: Store, key: SessionKey) -> None:
@@ -298,12 +293,18 @@ async def test_S3_nobody_can_change_a_stored_session(store: Store, key: SessionK
     delta: dict[str, Json] = {"user:u": [1], "own": {"k": 1}}
     created = await store.create(key, state=given)
     appended = await store.append(created, wrote(**delta))
-    before = (await read(store, key)).state
-    for held in (given, delta, created.state, appended.state, (await read(store, key)).state):
+    before = (await read_session(store, key)).state
+    for held in (
+        given,
+        delta,
+        created.state,
+        appended.state,
+        (await read_session(store, key)).state,
+    ):
         for value in list(held.values()):
             value.clear()  # type: ignore[union-attr]
         held["new"] = 1
-    assert (await read(store, key)).state == before
+    assert (await read_session(store, key)).state == before
     assert before == {"list": [1], "app:a": {"k": [1]}, "user:u": [1], "own": {"k": 1}}
 
 
@@ -316,7 +317,7 @@ async def test_S2_the_same_event_twice_is_stored_once(
     later = msgspec.structs.replace(event, timestamp=event.timestamp + 1)
     assert await store.append(first, later, event) == first
     other = again()
-    assert await other.append(await read(other, key), event) == first
+    assert await other.append(await read_session(other, key), event) == first
 
 
 async def test_S2_another_event_with_the_same_id_is_refused(
@@ -326,8 +327,8 @@ async def test_S2_another_event_with_the_same_id_is_refused(
     session = await store.append(await store.create(key), event)
     for reader in (store, again()):
         with pytest.raises(SessionError, match="two different events"):
-            await reader.append(await read(reader, key), says("bot", "Ho", id=event.id))
-        assert await read(reader, key) == session
+            await reader.append(await read_session(reader, key), says("bot", "Ho", id=event.id))
+        assert await read_session(reader, key) == session
 
 
 async def test_S2_partial_events_are_neither_stored_nor_applied(
@@ -336,7 +337,7 @@ async def test_S2_partial_events_are_neither_stored_nor_applied(
     session = await store.create(key)
     delta = Actions(state_delta={"k": 1})
     after = await store.append(session, says("bot", "Hel", partial=True, actions=delta))
-    assert after == session == await read(store, key)
+    assert after == session == await read_session(store, key)
 
 
 async def test_S2_events_are_stored_all_or_none(store: Store, key: SessionKey) -> None:
@@ -345,7 +346,7 @@ async def test_S2_events_are_stored_all_or_none(store: Store, key: SessionKey) -
     with pytest.raises(SessionError, match="a set is not a JSON value") as caught:
         await store.append(session, wrote(**state(app__a=1, k=1)), bad)
     assert "stateDelta.k" in caught.value.where
-    assert await read(store, key) == session
+    assert await read_session(store, key) == session
     assert (await store.append(session, user("Still here"))).state == {}
 
 
@@ -363,14 +364,14 @@ async def test_a_stale_write_is_a_conflict_and_nothing_is_lost(
 ) -> None:
     old = await store.create(key)
     other = again()
-    new = await other.append(await read(other, key), user("first"))
+    new = await other.append(await read_session(other, key), user("first"))
     with pytest.raises(Conflict, match="1 events, and this value of it has 0") as caught:
         await store.append(old, user("second"), wrote(**state(app__a=1)))
     assert "get" in caught.value.hint
-    assert await read(store, key) == new
-    after = await store.append(await read(store, key), user("second"))
+    assert await read_session(store, key) == new
+    after = await store.append(await read_session(store, key), user("second"))
     assert [event.text for event in after.events] == ["first", "second"]
-    assert await read(again(), key) == after
+    assert await read_session(again(), key) == after
 
 
 async def test_a_write_that_the_store_has_already_is_no_conflict(
@@ -395,7 +396,7 @@ async def test_a_session_value_of_somebody_else_is_a_conflict(
         await store.append(foreign, user("more"))
     with pytest.raises(Conflict):
         await store.append(session.append(user("not stored")), user("more"))
-    assert await read(store, key) == session
+    assert await read_session(store, key) == session
 
 
 async def test_of_many_writers_of_one_value_exactly_one_wins(
@@ -409,7 +410,7 @@ async def test_of_many_writers_of_one_value_exactly_one_wins(
     won = [outcome for outcome in outcomes if isinstance(outcome, Session)]
     assert len(won) == 1
     assert all(isinstance(outcome, Conflict | Session) for outcome in outcomes)
-    assert await read(again(), key) == won[0]
+    assert await read_session(again(), key) == won[0]
 
 
 async def test_writers_of_many_sessions_do_not_disturb_each_other(
@@ -424,7 +425,7 @@ async def test_writers_of_many_sessions_do_not_disturb_each_other(
     sessions = await asyncio.gather(*(chat(f"s{n}") for n in range(10)))
     other = again()
     for session in sessions:
-        held = await read(other, key._replace(id=session.id))
+        held = await read_session(other, key._replace(id=session.id))
         assert held.events == session.events
         assert held.state == {"n": 9, **{f"user:s{n}": 9 for n in range(10)}}
 
@@ -440,7 +441,7 @@ async def test_a_failing_write_harms_no_other_that_is_written_with_it(
     )
     assert [isinstance(outcome, Session) for outcome in outcomes] == [True, False] * 3
     for n in range(6):
-        assert len((await read(store, key._replace(id=f"{n}"))).events) == (n + 1) % 2
+        assert len((await read_session(store, key._replace(id=f"{n}"))).events) == (n + 1) % 2
 
 
 async def test_the_newest_events_can_be_read_alone(
@@ -485,7 +486,7 @@ async def test_a_part_that_is_read_alone_is_the_part_of_the_whole(
         session = await store.append(
             session, msgspec.structs.replace(event, timestamp=float(chance.randrange(20)))
         )
-    whole = await read(store, key)
+    whole = await read_session(store, key)
     for recent, after in ((7, None), (None, 8.0), (3, 8.0), (0, None), (30, None), (None, -1.0)):
         alone = await again().get(key, recent=recent, after=after)
         assert alone is not None
@@ -537,7 +538,7 @@ async def test_deleting_forgets_the_session_and_keeps_what_it_shared(
 ) -> None:
     session = await store.append(await store.create(key), wrote(**state(app__a=1, k=1)))
     other = again()
-    assert await read(other, key) == session
+    assert await read_session(other, key) == session
     await store.delete(key)
     assert await store.get(key) is None
     assert await other.get(key) is None
@@ -552,21 +553,21 @@ async def test_a_session_created_again_is_another(
 ) -> None:
     other = again()
     old = await store.append(await store.create(key, state={"k": 1}), user("old"))
-    assert await read(other, key) == old
+    assert await read_session(other, key) == old
     await store.delete(key)
     new = await store.append(await store.create(key, state={"k": 2}), user("new"))
-    assert await read(other, key) == new
+    assert await read_session(other, key) == new
     for writer in (store, other):
         with pytest.raises(Conflict, match="deleted and created again"):
             await writer.append(old, user("more"))
-    assert await read(store, key) == new
+    assert await read_session(store, key) == new
 
 
 async def test_S4_a_rewind_is_an_event_and_nothing_goes(store: Store, key: SessionKey) -> None:
     session = await store.append(await store.create(key), user("one"), says("bot", "1"))
     rewind = user("", inv="2", actions=Actions(rewind_before_invocation_id="1"))
     await store.append(session, rewind)
-    held = await read(store, key)
+    held = await read_session(store, key)
     assert [event.text for event in held.events] == ["one", "1", ""]
     assert held.events[-1].actions.rewind_before_invocation_id == "1"
 
@@ -574,7 +575,7 @@ async def test_S4_a_rewind_is_an_event_and_nothing_goes(store: Store, key: Sessi
 async def test_a_large_event_is_stored_whole(store: Store, again: Again, key: SessionKey) -> None:
     text = "0123456789abcdef" * (10 * 2**20 // 16)
     session = await store.append(await store.create(key), user(text), user("small"))
-    held = await read(again(), key)
+    held = await read_session(again(), key)
     assert held.events[0].text == text
     assert held == session
 
@@ -593,7 +594,7 @@ async def test_any_text_is_stored_as_it_is(
     )
     session = await store.create(key, state={text: text})
     session = await store.append(session, user(text), call, wrote(**{text: text, "app:t": text}))
-    held = await read(again(), key)
+    held = await read_session(again(), key)
     assert held == session
     assert held.state[text] == held.state["app:t"] == held.events[0].text == text
 
@@ -601,7 +602,7 @@ async def test_any_text_is_stored_as_it_is(
 async def test_any_number_is_stored_as_it_is(store: Store, again: Again, key: SessionKey) -> None:
     numbers: list[Json] = [0, -1, 2**53 + 1, 2**70, 0.1, 1e300, True]
     session = await store.append(await store.create(key), wrote(numbers=numbers))
-    held = await read(again(), key)
+    held = await read_session(again(), key)
     assert held == session
     assert repr(held.state["numbers"]) == repr(numbers)
 
@@ -619,7 +620,7 @@ async def test_a_key_that_some_store_cannot_hold_is_refused_by_all(
     assert await store.get(key) is None
     longest = key._replace(id="x" * 800, user_id="ü" * 400)
     session = await store.append(await store.create(longest), wrote(**{"user:" + "k" * 795: 1}))
-    assert await read(store, longest) == session
+    assert await read_session(store, longest) == session
 
 
 async def test_a_transaction_stores_its_events_when_it_ends(
@@ -630,9 +631,9 @@ async def test_a_transaction_stores_its_events_when_it_ends(
         first = await transaction.append(says("bot", "one", writes="k"))
         assert first.state == {"k": "one"}
         second = await transaction.append(wrote(**state(app__a=1, k="two")))
-        assert await read(again(), key) == session
+        assert await read_session(again(), key) == session
     for reader in (store, again()):
-        assert await read(reader, key) == second
+        assert await read_session(reader, key) == second
     third = await store.append(second, user("Bye"))
     assert [event.text for event in third.events] == ["Hi", "one", "noted", "Bye"]
 
@@ -650,7 +651,7 @@ async def test_a_transaction_that_fails_stores_nothing(
     with pytest.raises(ZeroDivisionError):
         await fail()
     for reader in (store, again()):
-        assert await read(reader, key) == session
+        assert await read_session(reader, key) == session
     assert (await store.append(session, user("Bye"))).state == {}
 
 
@@ -662,7 +663,7 @@ async def test_a_stale_session_cannot_be_appended_to_in_a_transaction(
     with pytest.raises(Conflict):
         async with store.transaction(old) as transaction:
             await transaction.append(user("second"))
-    assert await read(store, key) == new
+    assert await read_session(store, key) == new
 
 
 async def test_a_refused_event_in_a_transaction_leaves_the_others(
@@ -675,14 +676,14 @@ async def test_a_refused_event_in_a_transaction_leaves_the_others(
         with pytest.raises(SessionError):
             await transaction.append(user("with it"), bad)
         await transaction.append(user("also good"))
-    assert [e.text for e in (await read(store, key)).events] == ["good", "also good"]
+    assert [e.text for e in (await read_session(store, key)).events] == ["good", "also good"]
 
 
 async def test_a_closed_store_opens_again(store: Store, key: SessionKey) -> None:
     session = await store.append(await store.create(key), user("Hi"))
     await store.close()
     await store.close()
-    assert await read(store, key) == session
+    assert await read_session(store, key) == session
     await store.append(session, user("Bye"))
 
 
@@ -695,7 +696,7 @@ async def test_media_and_results_come_back_byte_for_byte(
     )
     event = Event(author="bot", invocation_id="1", content=Content(role="user", parts=parts))
     await store.append(await store.create(key), event)
-    assert (await read(again(), key)).events[0].to_json() == event.to_json()
+    assert (await read_session(again(), key)).events[0].to_json() == event.to_json()
 
 
 def test_a_store_outlives_its_event_loop(address: str, key: SessionKey) -> None:

@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests.stores.build import KEY
 from tests.support.build import says, user
 from weft import Agent, Event, Runner
 from weft.compiler import Compilation, compile_request
 from weft.compiler.incremental import LONG
 from weft.runtime import model_call
-from weft.session import SessionKey
 from weft.stores import open_store
 from weft.testing import ScriptedModel
-
-KEY = SessionKey("app", "ada", "s")
 
 
 async def test_a_cold_log_is_compiled_beside_the_loop_and_a_warm_one_on_it(

@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.stores.build import KEY
 from weft.errors import UsageError
-from weft.session import MemoryStore, SessionKey
+from weft.session import MemoryStore
 from weft.stores import open_artifacts, open_store
 from weft.stores.artifacts import FileArtifacts, MemoryArtifacts
 from weft.stores.postgres import PostgresStore
 from weft.stores.sqlite import SqliteStore
-
-KEY = SessionKey("app", "ada", "s")
 
 
 def test_an_address_opens_its_store() -> None:

@@ -9,52 +9,43 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
+from tests.stores.build import KEY, read_session
 from tests.support.build import user
 from weft import Agent, Runner, ToolContext, tool
 from weft.errors import Conflict, StoreError, UsageError
-from weft.session import Session, SessionKey, Transaction
+from weft.session import Transaction
 from weft.stores.postgres import PostgresStore
 from weft.stores.postgres_server import MIGRATIONS, Migration, explain_postgres, migrate, place
 from weft.testing import ScriptedModel, call
 
-KEY = SessionKey("app", "ada", "s")
-
 
 @pytest.fixture
-def url(postgres_url: str) -> str:
-    """A database without our tables."""
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS weft, weft_dbos CASCADE")
-    return postgres_url
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(url)
+async def store(server: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(server)
     yield store
     await store.close()
 
 
-def run(url: str, statement: str) -> list[tuple[object, ...]]:
+def run(server: str, statement: str) -> list[tuple[object, ...]]:
     """Use the database as another program would."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(server, autocommit=True) as connection:
         found = connection.execute(statement.encode())
         return found.fetchall() if found.description else []
 
 
-def cut(url: str) -> None:
+def cut(server: str) -> None:
     """Have the server end all other connections, as a restart would."""
     run(
-        url,
+        server,
         """SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
         WHERE pid <> pg_backend_pid() AND datname = current_database()""",
     )
 
 
-async def told(url: str, statement: str, count: int) -> None:
+async def told(server: str, statement: str, count: int) -> None:
     """Wait until the server counts so many: it notices late who has left."""
     for _ in range(2_000):
-        found = run(url, statement)
+        found = run(server, statement)
         if found == [(count,)]:
             return
         await asyncio.sleep(0.03)
@@ -69,61 +60,55 @@ HOLDER = f"SELECT pid, (classid::bigint << 32) | objid::bigint {LEASES}"
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
 
 
-async def read(store: PostgresStore) -> Session:
-    session = await store.get(KEY)
-    assert session is not None
-    return session
-
-
 async def test_a_lost_connection_is_an_error_once_and_then_made_again(
-    store: PostgresStore, url: str
+    store: PostgresStore, server: str
 ) -> None:
     session = await store.create(KEY)
     await asyncio.gather(*(store.get(KEY) for _ in range(4)))
-    cut(url)
+    cut(server)
     with pytest.raises(StoreError, match="the server cannot be reached") as caught:
         await store.append(session, user("Hi"))
     assert "connects again" in caught.value.hint
     session = await store.append(session, user("Hi"))
-    assert await read(store) == session
+    assert await read_session(store) == session
 
 
-async def test_a_lease_survives_a_lost_connection(store: PostgresStore, url: str) -> None:
-    other = PostgresStore(url)
+async def test_a_lease_survives_a_lost_connection(store: PostgresStore, server: str) -> None:
+    other = PostgresStore(server)
     lease = await store.lease(KEY, busy="reject", interrupt=lambda: None)
-    cut(url)
-    await told(url, LOCKS, 1)
+    cut(server)
+    await told(server, LOCKS, 1)
     await lease.release()
     await (await other.lease(KEY, busy="reject", interrupt=lambda: None)).release()
     await other.close()
 
 
 async def test_a_holder_whose_lease_was_lost_to_another_is_stopped(
-    store: PostgresStore, url: str
+    store: PostgresStore, server: str
 ) -> None:
     stopped = asyncio.Event()
     lease = await store.lease(KEY, busy="reject", interrupt=stopped.set)
-    [(holder, lock)] = run(url, HOLDER)
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
+    [(holder, lock)] = run(server, HOLDER)
+    async with await psycopg.AsyncConnection.connect(server, autocommit=True) as other:
         # The server gives it to who is first in its line, before the holder is back.
         taking = asyncio.create_task(other.execute("SELECT pg_advisory_lock(%s)", (lock,)))
-        await told(url, f"{LOCKS} AND NOT granted", 1)
-        run(url, f"SELECT pg_terminate_backend({holder})")
+        await told(server, f"{LOCKS} AND NOT granted", 1)
+        run(server, f"SELECT pg_terminate_backend({holder})")
         await taking
         await asyncio.wait_for(stopped.wait(), 60)
     await lease.release()
 
 
 async def test_a_server_that_lost_the_newest_events_is_believed(
-    store: PostgresStore, url: str
+    store: PostgresStore, server: str
 ) -> None:
     session = await store.append(await store.create(KEY), user("1"), user("2"), user("3"))
-    run(url, "DELETE FROM weft.events WHERE seq > 0")
+    run(server, "DELETE FROM weft.events WHERE seq > 0")
     with pytest.raises(Conflict, match="has 1 events, and this value of it has 3"):
         await store.append(session, user("4"))
-    assert [event.text for event in (await read(store)).events] == ["1"]
-    session = await store.append(await read(store), user("new 2"))
-    assert await read(store) == session
+    assert [event.text for event in (await read_session(store)).events] == ["1"]
+    session = await store.append(await read_session(store), user("new 2"))
+    assert await read_session(store) == session
 
 
 async def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
@@ -143,55 +128,55 @@ async def test_an_address_that_cannot_be_read_is_an_error() -> None:
     assert place("postgresql://host/db?no_such_option=1") == caught.value.where
 
 
-async def test_tables_of_a_newer_weft_are_left_alone(store: PostgresStore, url: str) -> None:
+async def test_tables_of_a_newer_weft_are_left_alone(store: PostgresStore, server: str) -> None:
     await store.create(KEY)
-    run(url, "UPDATE weft.version SET version = 99")
-    other = PostgresStore(url)
+    run(server, "UPDATE weft.version SET version = 99")
+    other = PostgresStore(server)
     with pytest.raises(StoreError, match=f"version 99, and this one knows up to {len(MIGRATIONS)}"):
         await other.get(KEY)
-    assert (await read(store)).id == "s"
+    assert (await read_session(store)).id == "s"
     await other.close()
 
 
-async def test_migrations_run_once_each_and_keep_what_is_there(url: str) -> None:
+async def test_migrations_run_once_each_and_keep_what_is_there(server: str) -> None:
     first: Migration = ("CREATE TABLE weft.a (x integer)", "INSERT INTO weft.a VALUES (1)")
     second: Migration = ("ALTER TABLE weft.a ADD COLUMN y integer DEFAULT 2",)
 
     async def migrated(*migrations: Migration) -> None:
-        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        async with await psycopg.AsyncConnection.connect(server, autocommit=True) as connection:
             await migrate(connection, migrations, where="here")
 
     await asyncio.gather(*(migrated(first) for _ in range(4)))
     with pytest.raises(psycopg.errors.UndefinedColumn):
         await migrated(first, ("CREATE TABLE weft.c (x integer)", "SELECT z FROM weft.a"))
-    assert run(url, "SELECT to_regclass('weft.c')") == [(None,)]
+    assert run(server, "SELECT to_regclass('weft.c')") == [(None,)]
     await asyncio.gather(*(migrated(first, second) for _ in range(4)))
-    assert run(url, "SELECT x, y FROM weft.a") == [(1, 2)]
-    assert run(url, "SELECT version FROM weft.version") == [(2,)]
+    assert run(server, "SELECT x, y FROM weft.a") == [(1, 2)]
+    assert run(server, "SELECT version FROM weft.version") == [(2,)]
 
 
-async def test_stores_that_open_a_new_database_together_make_it_once(url: str) -> None:
-    stores = [PostgresStore(url) for _ in range(4)]
+async def test_stores_that_open_a_new_database_together_make_it_once(server: str) -> None:
+    stores = [PostgresStore(server) for _ in range(4)]
     await asyncio.gather(*(store.create(KEY._replace(id=str(store))) for store in stores))
     assert len(await stores[0].sessions("app")) == 4
     for store in stores:
         await store.close()
 
 
-async def test_a_role_that_may_not_make_tables_is_told_so(url: str) -> None:
-    run(url, "DROP ROLE IF EXISTS guest")
-    run(url, "CREATE ROLE guest LOGIN")
-    store = PostgresStore(url.replace("postgres:@", "guest:@"))
+async def test_a_role_that_may_not_make_tables_is_told_so(server: str) -> None:
+    run(server, "DROP ROLE IF EXISTS guest")
+    run(server, "CREATE ROLE guest LOGIN")
+    store = PostgresStore(server.replace("postgres:@", "guest:@"))
     with pytest.raises(StoreError, match="does not permit") as caught:
         await store.get(KEY)
     assert "schema `weft`" in caught.value.hint
     await store.close()
-    run(url, "DROP ROLE guest")
+    run(server, "DROP ROLE guest")
 
 
-async def test_a_read_only_server_is_called_read_only(store: PostgresStore, url: str) -> None:
+async def test_a_read_only_server_is_called_read_only(store: PostgresStore, server: str) -> None:
     session = await store.create(KEY)
-    reading = PostgresStore(f"{url}&options=-cdefault_transaction_read_only%3Don")
+    reading = PostgresStore(f"{server}&options=-cdefault_transaction_read_only%3Don")
     assert await reading.get(KEY) == session
     with pytest.raises(StoreError, match="the server is read-only"):
         await reading.append(session, user("Hi"))
@@ -210,10 +195,10 @@ def raw(transaction: Transaction) -> psycopg.AsyncConnection[tuple[object, ...]]
 
 
 async def test_a_tool_writes_its_own_tables_in_the_transaction(
-    store: PostgresStore, url: str
+    store: PostgresStore, server: str
 ) -> None:
     session = await store.create(KEY)
-    run(url, "CREATE TABLE weft.orders (id integer)")
+    run(server, "CREATE TABLE weft.orders (id integer)")
     async with store.transaction(session) as transaction:
         await raw(transaction).execute("INSERT INTO weft.orders VALUES (1)")
         session = await transaction.append(user("ordered"))
@@ -226,8 +211,8 @@ async def test_a_tool_writes_its_own_tables_in_the_transaction(
 
     with pytest.raises(psycopg.errors.UndefinedTable):
         await fail()
-    assert run(url, "SELECT id FROM weft.orders") == [(1,)]
-    assert await read(store) == session
+    assert run(server, "SELECT id FROM weft.orders") == [(1,)]
+    assert await read_session(store) == session
 
 
 async def test_a_failed_statement_that_a_tool_hides_still_stores_nothing(
@@ -243,7 +228,7 @@ async def test_a_failed_statement_that_a_tool_hides_still_stores_nothing(
 
     with pytest.raises(StoreError, match="a statement in the transaction failed"):
         await hide()
-    assert await read(store) == session
+    assert await read_session(store) == session
 
 
 async def test_a_tool_cannot_commit_half_of_the_transaction(store: PostgresStore) -> None:
@@ -252,27 +237,27 @@ async def test_a_tool_cannot_commit_half_of_the_transaction(store: PostgresStore
         with pytest.raises(psycopg.ProgrammingError, match="commit"):
             await raw(transaction).commit()
         await transaction.append(user("Hi"))
-    assert len((await read(store)).events) == 1
+    assert len((await read_session(store)).events) == 1
 
 
 async def test_a_connection_lost_in_a_transaction_stores_nothing(
-    store: PostgresStore, url: str
+    store: PostgresStore, server: str
 ) -> None:
     session = await store.create(KEY)
 
     async def lose() -> None:
         async with store.transaction(session) as transaction:
             await transaction.append(user("Hi"))
-            cut(url)
+            cut(server)
 
     with pytest.raises(StoreError, match="cannot be reached"):
         await lose()
-    assert await read(store) == session
+    assert await read_session(store) == session
 
 
-async def test_a_cancelled_write_leaves_the_store_usable(store: PostgresStore, url: str) -> None:
+async def test_a_cancelled_write_leaves_the_store_usable(store: PostgresStore, server: str) -> None:
     session = await store.create(KEY)
-    with psycopg.connect(url) as blocking:
+    with psycopg.connect(server) as blocking:
         blocking.execute("LOCK TABLE weft.events")
         appends = [asyncio.create_task(store.append(session, user("Hi"))) for _ in range(12)]
         await asyncio.sleep(0.1)
@@ -300,14 +285,14 @@ async def test_a_store_in_use_in_another_event_loop_is_refused(store: PostgresSt
     thread.start()
     await asyncio.to_thread(thread.join)
     assert "in use in another event loop" in str(refused[0])
-    assert (await read(store)).id == "s"
+    assert (await read_session(store)).id == "s"
 
 
-async def test_more_work_than_connections_waits_its_turn(url: str) -> None:
-    store = PostgresStore(url, connections=2)
+async def test_more_work_than_connections_waits_its_turn(server: str) -> None:
+    store = PostgresStore(server, connections=2)
     sessions = await asyncio.gather(*(store.create(KEY._replace(id=f"{n}")) for n in range(20)))
     await asyncio.gather(*(store.append(session, user("Hi")) for session in sessions))
-    await told(url, CONNECTIONS, 3)  # two of the store, and the one that asks
+    await told(server, CONNECTIONS, 3)  # two of the store, and the one that asks
     await store.close()
 
 
@@ -327,19 +312,19 @@ except UsageError as error:
 
 
 async def test_a_server_that_goes_away_under_a_tool_is_no_failure_of_the_tool(
-    url: str, store: PostgresStore
+    server: str, store: PostgresStore
 ) -> None:
     """The model is not told of it: the run is cut off, and the call is made again."""
     await store.apps()
-    run(url, "CREATE TABLE IF NOT EXISTS booked (what text)")
-    run(url, "TRUNCATE booked")
+    run(server, "CREATE TABLE IF NOT EXISTS booked (what text)")
+    run(server, "TRUNCATE booked")
     breaks = [True, False]
 
     @tool(effect="transactional")
     async def book(what: str, ctx: ToolContext) -> str:
         """Book."""
         if breaks.pop(0):
-            await asyncio.to_thread(cut, url)
+            await asyncio.to_thread(cut, server)
         await ctx.connection.execute("INSERT INTO booked VALUES (%s)", (what,))  # type: ignore[union-attr]
         return "booked"
 
@@ -349,5 +334,5 @@ async def test_a_server_that_goes_away_under_a_tool_is_no_failure_of_the_tool(
         await runner.run("A lamp!", session_id="s", request_id="r1")
     result = await runner.run("A lamp!", session_id="s", request_id="r1")
     assert result.text == "It is booked."
-    assert run(url, "SELECT what FROM booked") == [("a lamp",)]
+    assert run(server, "SELECT what FROM booked") == [("a lamp",)]
     assert "error" not in str(model.prompts[-1])

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.stores.build import read_session
 from tests.stores.child import ENVIRONMENT, ROOT
 from tests.support.build import user
 from weft import Agent, Runner
 from weft.errors import SessionBusy, SessionError, UsageError
-from weft.session import Session, SessionKey, Store
+from weft.session import SessionKey, Store
 from weft.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
@@ -68,12 +69,6 @@ async def kill(child: subprocess.Popen[str]) -> None:
     assert await asyncio.to_thread(child.wait, 60) == -signal.SIGKILL
 
 
-async def read(store: Store, key: SessionKey) -> Session:
-    session = await store.get(key)
-    assert session is not None
-    return session
-
-
 @contextmanager
 def unharmed() -> Iterator[Callable[[], None]]:
     """A callback that must not be called."""
@@ -115,7 +110,7 @@ async def test_a_working_holder_in_another_process_is_interrupted(
     lease = await asyncio.wait_for(store.lease(key, busy="interrupt", interrupt=lambda: None), 60)
     await heard(child, "interrupted")
     await lease.release()
-    assert {event.text for event in (await read(store, key)).events} <= {"working"}
+    assert {event.text for event in (await read_session(store, key)).events} <= {"working"}
 
 
 async def test_whoever_waits_here_can_have_the_holder_elsewhere_interrupted(
@@ -170,7 +165,7 @@ async def test_four_processes_taking_turns_lose_nothing(
     children = [start("turns") for _ in range(4)]
     for child in children:
         assert await asyncio.to_thread(child.wait, 300) == 0
-    session = await read(store, key)
+    session = await read_session(store, key)
     assert len(session.events) == 40
     assert len({event.text for event in session.events}) == 40
     assert session.state == {"app:count": 40}
@@ -189,7 +184,7 @@ async def test_what_was_stored_survives_a_kill(store: Store, key: SessionKey, st
             acknowledged.append((await asyncio.to_thread(child.stdout.readline)).strip())
         await kill(child)
         acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
-        ids = [event.id for event in (await read(store, key)).events]
+        ids = [event.id for event in (await read_session(store, key)).events]
         assert len(ids) == len(set(ids))
         assert [id for id in ids if id in set(acknowledged)] == acknowledged
         assert len(ids) <= len(acknowledged) + 3, "at most one write was on its way each time"
@@ -209,7 +204,7 @@ async def test_a_kill_before_its_first_events_leaves_no_empty_session(
     runner = Runner(Agent("bot", model="none"), app_name=key.app_name, store=store)
     forked = await runner.fork(user_id=key.user_id, session_id=key.id, to="new")
     assert (forked.events, forked.state) == (session.events, {"city": "Oslo"})
-    assert await read(store, key._replace(id="new")) == forked
+    assert await read_session(store, key._replace(id="new")) == forked
 
 
 async def test_processes_that_open_a_new_store_together_make_it_once(
@@ -231,7 +226,7 @@ async def test_another_process_is_seen_at_the_next_read(
     session = await store.append(await store.create(key), user("Hi"))
     child = start("turns")
     assert await asyncio.to_thread(child.wait, 300) == 0
-    held = await read(store, key)
+    held = await read_session(store, key)
     assert len(held.events) == 11
     assert held.events[0] is session.events[0], "what was read before is not read again"
 
@@ -254,8 +249,8 @@ async def test_using_the_store_inside_its_transaction_is_refused_not_stuck(
         with pytest.raises(UsageError):
             async with store.transaction(session):
                 pass
-        assert await read(store, key) == session
-    after = await store.append(await read(store, key), user("Ho"))
+        assert await read_session(store, key) == session
+    after = await store.append(await read_session(store, key), user("Ho"))
     assert after.events.first(1) == grown.events
 
 
@@ -268,7 +263,7 @@ async def test_transactions_of_two_stores_may_be_nested(
         await inner.append(user("Hi"))
         with pytest.raises(UsageError, match="transaction that it is in"):
             await store.append(mine, user("Hi"))
-    assert len((await read(other, key)).events) == 1
+    assert len((await read_session(other, key)).events) == 1
     await other.close()
 
 

@@ -14,24 +14,17 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.stores.build import KEY, connection_of, read_session, run_sql
 from tests.stores.child import ENVIRONMENT, ROOT
 from tests.support.build import says, user
 from weft import Actions
 from weft.errors import Conflict, StoreError, UsageError
-from weft.session import Session, SessionKey, Transaction
 from weft.session.memory import StoredSession
 from weft.session.strand import Strand
 from weft.stores.cache import OVERHEAD, SessionCache
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, Migration, open_file
 from weft.stores.upkeep import store_version
-
-KEY = SessionKey("app", "ada", "s")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "weft.db"
 
 
 @pytest.fixture
@@ -51,18 +44,6 @@ async def refused(store: SqliteStore) -> StoreError:
     return caught.value
 
 
-def run(path: Path, *statements: str) -> list[tuple[object, ...]]:
-    """Use the file as another program would."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        return [row for statement in statements for row in connection.execute(statement)]
-
-
-async def read(store: SqliteStore) -> Session:
-    session = await store.get(KEY)
-    assert session is not None
-    return session
-
-
 async def test_a_file_that_is_no_database_is_left_alone(store: SqliteStore, path: Path) -> None:
     path.write_text("Dear diary, " * 100)
     error = await refused(store)
@@ -77,7 +58,7 @@ async def test_a_file_that_is_no_database_is_left_alone(store: SqliteStore, path
 async def test_a_database_of_another_program_is_left_alone(
     store: SqliteStore, path: Path, mark: str
 ) -> None:
-    run(path, mark)
+    run_sql(path, mark)
     before = path.read_bytes()
     error = await refused(store)
     assert error.message == "this is a SQLite database of another program"
@@ -90,15 +71,15 @@ async def test_a_database_of_another_program_is_left_alone(
 async def test_a_file_of_a_newer_weft_is_left_alone(store: SqliteStore, path: Path) -> None:
     await store.create(KEY)
     await store.close()
-    run(path, "PRAGMA user_version=7")
+    run_sql(path, "PRAGMA user_version=7")
     error = await refused(store)
     assert error.message == (
         "the file was written by a newer Weft: its tables are version 7, "
         f"and this one knows up to {len(MIGRATIONS)}"
     )
     assert "upgrade" in error.hint
-    run(path, f"PRAGMA user_version={len(MIGRATIONS)}")
-    assert (await read(store)).id == "s"
+    run_sql(path, f"PRAGMA user_version={len(MIGRATIONS)}")
+    assert (await read_session(store)).id == "s"
 
 
 async def test_an_empty_file_becomes_a_store(store: SqliteStore, path: Path) -> None:
@@ -145,11 +126,11 @@ async def test_a_damaged_file_is_called_damaged(store: SqliteStore, path: Path) 
 async def test_an_event_changed_by_hand_is_named(store: SqliteStore, path: Path) -> None:
     await store.append(await store.create(KEY), user("Hi"))
     await store.close()
-    run(path, "UPDATE events SET event = '{\"author\": 3}'")
+    run_sql(path, "UPDATE events SET event = '{\"author\": 3}'")
     with pytest.raises(StoreError, match="event 0 is damaged") as caught:
         await store.get(KEY)
     assert caught.value.where == str(KEY)
-    run(path, "UPDATE events SET checksum = NULL")
+    run_sql(path, "UPDATE events SET checksum = NULL")
     with pytest.raises(StoreError, match=r"event 0 cannot be read: .*author"):
         await store.get(KEY)
 
@@ -157,7 +138,7 @@ async def test_an_event_changed_by_hand_is_named(store: SqliteStore, path: Path)
 async def test_a_log_with_a_gap_is_not_read_as_a_whole(store: SqliteStore, path: Path) -> None:
     await store.append(await store.create(KEY), user("1"), user("2"), user("3"))
     await store.close()
-    run(path, "DELETE FROM events WHERE event LIKE '%\"2\"%'")
+    run_sql(path, "DELETE FROM events WHERE event LIKE '%\"2\"%'")
     with pytest.raises(StoreError, match="3 events were stored, and 2 can be read"):
         await store.get(KEY)
 
@@ -166,12 +147,12 @@ async def test_a_file_set_back_to_an_older_state_is_believed(
     store: SqliteStore, path: Path
 ) -> None:
     session = await store.append(await store.create(KEY), user("1"), user("2"), user("3"))
-    run(path, "DELETE FROM events WHERE place > (SELECT min(place) FROM events)")
+    run_sql(path, "DELETE FROM events WHERE place > (SELECT min(place) FROM events)")
     with pytest.raises(Conflict, match="has 1 events, and this value of it has 3"):
         await store.append(session, user("4"))
-    assert [event.text for event in (await read(store)).events] == ["1"]
-    session = await store.append(await read(store), user("new 2"))
-    assert await read(store) == session
+    assert [event.text for event in (await read_session(store)).events] == ["1"]
+    session = await store.append(await read_session(store), user("new 2"))
+    assert await read_session(store) == session
 
 
 READ_ONLY = """
@@ -229,15 +210,10 @@ async def made(path: Path) -> None:
     await store.close()
 
 
-def raw(transaction: Transaction) -> sqlite3.Connection:
-    assert isinstance(transaction.connection, sqlite3.Connection)
-    return transaction.connection
-
-
 async def test_a_full_disk_loses_nothing_that_was_stored(store: SqliteStore) -> None:
     session = await store.append(await store.create(KEY), user("Hi"))
     async with store.transaction(session) as transaction:
-        connection = raw(transaction)
+        connection = connection_of(transaction)
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count={pages + 4}")
     big = user("x" * 100_000, actions=Actions(state_delta={"app:a": 1}))
@@ -247,19 +223,19 @@ async def test_a_full_disk_loses_nothing_that_was_stored(store: SqliteStore) -> 
         ) as caught:
             await store.append(session, big)
         assert "free some space" in caught.value.hint
-        assert await read(store) == session
+        assert await read_session(store) == session
     session = await store.append(session, says("bot", "small"))
     async with store.transaction(session) as transaction:
-        raw(transaction).execute("PRAGMA max_page_count=1000000")
+        connection_of(transaction).execute("PRAGMA max_page_count=1000000")
     session = await store.append(session, big)
     assert session.state == {"app:a": 1}
-    assert await read(store) == session
+    assert await read_session(store) == session
 
 
 async def test_of_writes_made_together_only_what_does_not_fit_fails(store: SqliteStore) -> None:
     sessions = [await store.create(KEY._replace(id=f"{n}")) for n in range(8)]
     async with store.transaction(sessions[0]) as transaction:
-        connection = raw(transaction)
+        connection = connection_of(transaction)
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count={pages + 40}")
     outcomes = await asyncio.gather(
@@ -289,7 +265,7 @@ async def test_a_file_locked_for_too_long_is_said_to_be(path: Path) -> None:
         with pytest.raises(StoreError, match="locked"):
             async with store.transaction(session):
                 pass
-        assert await read(store) == session
+        assert await read_session(store) == session
         other.execute("ROLLBACK")
     assert len((await store.append(session, user("Hi"))).events) == 1
     await store.close()
@@ -304,7 +280,7 @@ async def test_the_event_loop_runs_on_while_the_file_is_locked(path: Path) -> No
         for _ in range(20):
             await asyncio.sleep(0.001)
         assert not append.done()
-        assert await read(store) == session, "reading does not wait for writers"
+        assert await read_session(store) == session, "reading does not wait for writers"
         other.execute("COMMIT")
     assert len((await append).events) == 1
     await store.close()
@@ -318,15 +294,15 @@ def test_migrations_run_once_each_and_keep_what_is_there(path: Path) -> None:
         return open_file(path, timeout=1, alone=nullcontext(), migrations=migrations)
 
     opened(first).close()
-    run(path, "INSERT INTO a VALUES (10)")
+    run_sql(path, "INSERT INTO a VALUES (10)")
     with pytest.raises(StoreError, match="no such column: z"):
         opened(first, ("CREATE TABLE c (x)", "SELECT z FROM a"))
-    assert run(path, "PRAGMA user_version") == [(1,)]
-    assert run(path, "SELECT name FROM sqlite_master") == [("a",)]
+    assert run_sql(path, "PRAGMA user_version") == [(1,)]
+    assert run_sql(path, "SELECT name FROM sqlite_master") == [("a",)]
     for _ in range(2):
         opened(first, second).close()
-        assert run(path, "SELECT x, y FROM a") == [(1, 2), (10, 2)]
-        assert run(path, "PRAGMA user_version") == [(2,)]
+        assert run_sql(path, "SELECT x, y FROM a") == [(1, 2), (10, 2)]
+        assert run_sql(path, "PRAGMA user_version") == [(2,)]
     opened(first).close()  # tables one version ahead: old and new workers run side by side
     third: Migration = ("CREATE TABLE c (x)",)
     opened(first, second, third).close()
@@ -337,7 +313,7 @@ def test_migrations_run_once_each_and_keep_what_is_there(path: Path) -> None:
 def test_a_new_file_gets_all_migrations(path: Path) -> None:
     migrations = (("CREATE TABLE a (x)",), ("ALTER TABLE a ADD COLUMN y",))
     open_file(path, timeout=1, alone=nullcontext(), migrations=migrations).close()
-    assert run(path, "PRAGMA user_version", "SELECT count(*) FROM pragma_table_info('a')") == [
+    assert run_sql(path, "PRAGMA user_version", "SELECT count(*) FROM pragma_table_info('a')") == [
         (2,), (2,)
     ]  # fmt: skip
 
@@ -357,15 +333,17 @@ async def test_a_long_session_is_not_written_over_and_over(store: SqliteStore, p
     await store.close()
     assert written() - before <= 16_000_000
     assert path.stat().st_size <= 3 * 2000 * len(session.events[0].to_json())
-    assert await read(store) == session
+    assert await read_session(store) == session
 
 
 async def test_the_file_is_left_whole_when_the_store_closes(store: SqliteStore, path: Path) -> None:
     session = await store.append(await store.create(KEY), user("Hi"))
     await store.close()
     assert not path.with_name("weft.db-wal").exists()
-    assert run(path, "PRAGMA integrity_check", "SELECT json_extract(event, '$.author') FROM events")
-    assert await read(store) == session
+    assert run_sql(
+        path, "PRAGMA integrity_check", "SELECT json_extract(event, '$.author') FROM events"
+    )
+    assert await read_session(store) == session
 
 
 def test_threads_with_their_own_event_loops_share_a_store(path: Path) -> None:

@@ -3,22 +3,15 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.stores.build import KEY, connection_of, read_session, run_sql
 from tests.support.build import user
 from weft.errors import StoreError
-from weft.session import Session, SessionKey, Transaction
+from weft.session import Session
 from weft.stores.sqlite import SqliteStore
-
-KEY = SessionKey("app", "ada", "s")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "weft.db"
 
 
 @pytest.fixture
@@ -28,49 +21,32 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-def run(path: Path, *statements: str) -> list[tuple[object, ...]]:
-    """Use the file as another program would."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        return [row for statement in statements for row in connection.execute(statement)]
-
-
-async def read(store: SqliteStore) -> Session:
-    session = await store.get(KEY)
-    assert session is not None
-    return session
-
-
-def raw(transaction: Transaction) -> sqlite3.Connection:
-    assert isinstance(transaction.connection, sqlite3.Connection)
-    return transaction.connection
-
-
 async def test_a_tool_writes_its_own_tables_in_the_transaction(
     store: SqliteStore, path: Path
 ) -> None:
     session = await store.create(KEY)
     async with store.transaction(session) as transaction:
-        raw(transaction).execute("CREATE TABLE orders (id)")
-        raw(transaction).execute("INSERT INTO orders VALUES (1)")
+        connection_of(transaction).execute("CREATE TABLE orders (id)")
+        connection_of(transaction).execute("INSERT INTO orders VALUES (1)")
         session = await transaction.append(user("ordered"))
-    assert run(path, "SELECT id FROM orders") == [(1,)]
+    assert run_sql(path, "SELECT id FROM orders") == [(1,)]
 
     async def fail() -> None:
         async with store.transaction(session) as transaction:
             await transaction.append(user("ordered again"))
-            raw(transaction).execute("INSERT INTO orders VALUES (2)")
-            raw(transaction).execute("INSERT INTO no_such_table VALUES (2)")
+            connection_of(transaction).execute("INSERT INTO orders VALUES (2)")
+            connection_of(transaction).execute("INSERT INTO no_such_table VALUES (2)")
 
     with pytest.raises(sqlite3.OperationalError, match="no_such_table"):
         await fail()
-    assert run(path, "SELECT id FROM orders") == [(1,)]
-    assert await read(store) == session
+    assert run_sql(path, "SELECT id FROM orders") == [(1,)]
+    assert await read_session(store) == session
 
 
 async def test_a_tool_cannot_commit_half_of_the_transaction(store: SqliteStore, path: Path) -> None:
     session = await store.create(KEY)  # the store itself has committed with this connection
     async with store.transaction(session) as transaction:
-        connection = raw(transaction)
+        connection = connection_of(transaction)
         connection.row_factory = sqlite3.Row
         connection.execute("CREATE TABLE mine (x)")
         for end in (
@@ -85,8 +61,11 @@ async def test_a_tool_cannot_commit_half_of_the_transaction(store: SqliteStore, 
             with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
                 end()
         await transaction.append(user("Hi"))
-    assert run(path, "SELECT count(*) FROM mine", "SELECT count(*) FROM events") == [(0,), (1,)]
-    assert len((await store.append(await read(store), user("Ho"))).events) == 2
+    assert run_sql(path, "SELECT count(*) FROM mine", "SELECT count(*) FROM events") == [
+        (0,),
+        (1,),
+    ]
+    assert len((await store.append(await read_session(store), user("Ho"))).events) == 2
 
 
 async def test_a_full_disk_in_a_transaction_stores_nothing_of_it(store: SqliteStore) -> None:
@@ -94,14 +73,14 @@ async def test_a_full_disk_in_a_transaction_stores_nothing_of_it(store: SqliteSt
 
     async def fill() -> None:
         async with store.transaction(session) as transaction:
-            (pages,) = raw(transaction).execute("PRAGMA page_count").fetchone()
-            raw(transaction).execute(f"PRAGMA max_page_count={pages + 40}")
+            (pages,) = connection_of(transaction).execute("PRAGMA page_count").fetchone()
+            connection_of(transaction).execute(f"PRAGMA max_page_count={pages + 40}")
             await transaction.append(user("small"))
             await transaction.append(user("x" * 100_000))
 
     with pytest.raises(StoreError, match="no room for more"):
         await fill()
-    assert await read(store) == session
+    assert await read_session(store) == session
     assert len((await store.append(session, user("small"))).events) == 1
 
 
@@ -120,7 +99,7 @@ async def test_other_writers_wait_for_a_transaction(store: SqliteStore) -> None:
     writing = asyncio.create_task(store.append(theirs, user("Ho")))
     await asyncio.sleep(0.05)
     assert not writing.done()
-    assert await read(store) == mine
+    assert await read_session(store) == mine
     leave.set()
     assert len((await holding).events) == len((await writing).events) == 1
 

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.cli.run import weft
+from tests.stores.build import KEY
 from weft.errors import StoreError, UsageError
 from weft.session import Event, SessionKey
 from weft.stores import open_store
@@ -17,16 +18,6 @@ from weft.stores.postgres import PostgresStore
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, open_file
 from weft.stores.upkeep import backup_store, downgrade_store, migrate_store, store_version
-
-KEY = SessionKey("app", "ada", "s")
-
-
-@pytest.fixture
-def server(postgres_url: str) -> str:
-    """A database without tables."""
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS weft, weft_dbos CASCADE")
-    return postgres_url
 
 
 async def _filled(address: str) -> None:

@@ -8,7 +8,8 @@ What differs from a started process is what happens before the first line of the
 imported already, which vocabularies and prices are loaded, and the seed of hashes. Tests about
 those start a process (`run.started`, or `subprocess` themselves). Variables may be read on import,
 so there is one such process for each set of them that is used often, and with any other one a
-process is started. Our own settings and keys are read when they are needed: they go to the fork.
+process is started. Those of `READ_LATER`, our own settings and keys are read when they are needed:
+they go to the fork.
 """
 
 import atexit
@@ -33,11 +34,21 @@ from typing import IO, NoReturn, TextIO
 HEADER = 8
 """Bytes before a message, which say how long it is."""
 
+ROOT = Path(__file__).parents[2]
 WEFT = Path(sys.executable).with_name("weft")
 
 OFTEN = 5
 """How often a set of variables is used before it has a process that forks, which takes as long to
 start as so many commands."""
+
+READ_LATER = {
+    "COLUMNS", "HOME", "NO_COLOR", "OMP_WAIT_POLICY", "PATH", "PGCTLTIMEOUT", "PYTHONIOENCODING",
+    "TERM", "SSL_CERT_FILE", "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY",
+}  # fmt: skip
+"""Variables of others that nothing reads on import; Python's is obeyed in the fork."""
+
+RARE = ("weft.interop", "weft.server.a2a", "weft.server.acp", "weft.server.mcp")
+"""Modules that hardly a command needs, and whose libraries take a third of the time."""
 
 FITS_A_PIPE = 10_000
 """So many characters can be written to a pipe before somebody reads them."""
@@ -60,7 +71,7 @@ def run_forked(
     command = [str(WEFT)] if script else [sys.executable, "-m", "weft"]
     # pytest says there which test runs: it would be a set of variables for each of them.
     env = {name: value for name, value in env.items() if name != "PYTEST_CURRENT_TEST"}
-    settings = {name: value for name, value in env.items() if _is_setting(name)}
+    settings = {name: value for name, value in env.items() if _is_setting(name, value)}
     others = {name: value for name, value in env.items() if name not in settings}
     server = _server_for(others) if len(typed) < FITS_A_PIPE else None
     if server is None:
@@ -82,8 +93,12 @@ def run_forked(
     return subprocess.CompletedProcess([*command, *arguments], code, *texts)
 
 
-def _is_setting(name: str) -> bool:
-    return name.startswith("WEFT_") or name.endswith(("_API_KEY", "_BASE_URL"))
+def _is_setting(name: str, value: str) -> bool:
+    """Whether nothing that was imported before can depend on it."""
+    if name == "PYTHONPATH":
+        return value == str(ROOT / "src")
+    own = name.startswith("WEFT_") or name.endswith(("_API_KEY", "_BASE_URL"))
+    return own or name in READ_LATER
 
 
 def _text(file: IO[bytes]) -> str:
@@ -101,8 +116,7 @@ class _Server:
         self.key = frozenset(env.items())
         self.line, theirs = socket.socketpair()
         script = f"from tests.support.forks import serve; serve({theirs.fileno()})"
-        root = str(Path(__file__).parents[2])
-        path = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), root]))
+        path = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), str(ROOT)]))
         self.process = subprocess.Popen(
             [sys.executable, "-c", script],
             env={**env, "PYTHONPATH": path, "WEFT_TESTS_PATH": env.get("PYTHONPATH", "")},
@@ -176,8 +190,7 @@ def serve(line_number: int) -> None:
     """Import everything, then run each command that is asked for in a fork."""
     sys.path[:] = [one for one in sys.path if one]  # `-c` puts the working folder there
     _import_everything()
-    root = str(Path(__file__).parents[2])
-    sys.path[:] = [one for one in sys.path if one != root]
+    sys.path[:] = [one for one in sys.path if one != str(ROOT)]
     os.environ["PYTHONPATH"] = os.environ.pop("WEFT_TESTS_PATH")
     if not os.environ["PYTHONPATH"]:
         del os.environ["PYTHONPATH"]
@@ -212,7 +225,7 @@ def _import_everything() -> None:
     from weft.tokens import counter_for
 
     for module in pkgutil.walk_packages(weft.__path__, "weft."):
-        if module.name.endswith("__main__") or module.name.startswith("weft.interop"):
+        if module.name.endswith("__main__") or module.name.startswith(RARE):
             continue
         importlib.import_module(module.name)
     for model in ("gemini-flash-latest", "gpt-5"):
@@ -228,23 +241,33 @@ def _become(arguments: list[str], cwd: str, first: str, streams: list[int]) -> N
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(cwd)
     sys.path.insert(0, first or str(WEFT.parent))
+    encoding, errors = _choose_encoding(sys.stdin)
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(  # type: ignore[misc]
         open(0, "rb", closefd=False),  # noqa: SIM115
-        encoding=sys.stdin.encoding,
-        errors=sys.stdin.errors,
+        encoding=encoding,
+        errors=errors,
     )
     sys.stdout = sys.__stdout__ = _writer(1, sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _writer(2, sys.stderr)  # type: ignore[misc]
     os._exit(exit_code(lambda: _command(arguments)))
 
 
+def _choose_encoding(stream: TextIO) -> tuple[str, str | None]:
+    """What the variables ask for, and otherwise what this process has."""
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    if encoding and not errors and stream is not sys.stderr:
+        errors = "strict"
+    return encoding or stream.encoding, errors or stream.errors
+
+
 def _writer(number: int, like: TextIO) -> io.TextIOWrapper:
     """A new stream in the encoding that the variables ask for."""
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    encoding, errors = _choose_encoding(like)
     return io.TextIOWrapper(
         open(number, "wb", buffering=0 if unbuffered else -1, closefd=False),
-        encoding=like.encoding,
-        errors=like.errors,
+        encoding=encoding,
+        errors=errors,
         line_buffering=number == 2,
         write_through=unbuffered,
     )

@@ -2,8 +2,10 @@
 
 It reads `{"copies": [folder, ...], "checks": [...]}` and writes for each copy whether all checks
 passed, and their output up to the first that failed. It must not import `weft`: each fork imports
-the one of its copy.
+the one of its copy. What nearly every check imports of others is imported once, here.
 """
+
+# ruff: noqa: F401
 
 import json
 import os
@@ -11,7 +13,12 @@ import sys
 import traceback
 from pathlib import Path
 
+import hypothesis.strategies
+import msgspec.json
+import pydantic
 import pytest
+import rich.console
+import typer.testing
 
 OPTIONS = ("-q", "-p", "anyio", "-p", "no:cacheprovider")
 
