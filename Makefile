@@ -152,12 +152,12 @@ define make_venv
 endef
 
 # A registry may fail for a moment, and an old pip on a new package: then pip is upgraded, and the
-# same is tried again.
+# same is tried again. Modules are compiled when they are first imported, and most never are.
 define install
 	@echo "installing $(2) into $(1)"
 	@get() { \
 	    if [ -n "$(UV)" ]; then "$(UV)" pip install --quiet --python $(1)/bin/python "$$@"; \
-	    else $(1)/bin/python -m pip --disable-pip-version-check install --quiet "$$@"; fi; \
+	    else $(1)/bin/python -m pip --disable-pip-version-check install --quiet --no-compile "$$@"; fi; \
 	}; \
 	for pause in 5 30; do \
 	    get $(3) && exit 0; \
@@ -217,7 +217,7 @@ $(MCP)/.made-venv:
 	$(call make_venv,$(MCP))
 
 $(MCP)/.made-servers: $(MCP)/.made-venv tests/tools/mcp-servers.txt
-	$(call install,$(MCP),tests/tools/mcp-servers.txt,--no-deps --no-compile -r tests/tools/mcp-servers.txt)
+	$(call install,$(MCP),tests/tools/mcp-servers.txt,--no-deps -r tests/tools/mcp-servers.txt)
 
 # Where there is no npm, or it gets nothing, the tests of its packages are skipped, and say so.
 define get_packages

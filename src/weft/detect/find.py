@@ -261,13 +261,13 @@ def _matches(pattern: Pattern, text: str) -> list[tuple[int, int]]:
         PatternTimeout: it did not finish in time.
     """
     engine = _engine(pattern.expression)
-    failed = _failed.get(pattern.expression, 0)
+    failed = _timeouts.get(pattern.expression, 0)
     limit = max(LIMIT / (1 + failed) ** 2, LEAST)
     try:
         matches = engine.finditer(text, timeout=limit)
         return [match.span() for match in matches if match.end() > match.start()]
     except TimeoutError:
-        _failed[pattern.expression] = failed + 1
+        _timeouts[pattern.expression] = failed + 1
         raise PatternTimeout(
             f"the pattern {pattern.expression!r} did not finish on a text of {len(text):,}"
             " characters",
@@ -275,7 +275,7 @@ def _matches(pattern: Pattern, text: str) -> list[tuple[int, int]]:
         ) from None
 
 
-_failed: dict[str, int] = {}
+_timeouts: dict[str, int] = {}
 """How often each expression did not finish, in this process."""
 
 

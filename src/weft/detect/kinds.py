@@ -128,7 +128,7 @@ class Detector(Protocol):
         ...
 
 
-_added: dict[str, Detector] = {}
+_added_detectors: dict[str, Detector] = {}
 
 
 def add_detector(name: str, detector: Detector) -> None:
@@ -136,7 +136,7 @@ def add_detector(name: str, detector: Detector) -> None:
 
     A name stands for one detector in a process: what was found under it is remembered.
     """
-    if name in GROUPS or name in BY_NAME or _added.get(name, detector) is not detector:
+    if name in GROUPS or name in BY_NAME or _added_detectors.get(name, detector) is not detector:
         raise DeclarationError(
             f"there is a detector named {name!r} already",
             where="add_detector",
@@ -149,12 +149,12 @@ def add_detector(name: str, detector: Detector) -> None:
             where="add_detector",
             hint="write letters, digits and underscores, such as presidio",
         )
-    _added[name] = detector
+    _added_detectors[name] = detector
 
 
 def detectors_named(names: Iterable[str]) -> list[Detector]:
     """The added detectors among these names."""
-    return [_added[name] for name in names if name in _added]
+    return [_added_detectors[name] for name in names if name in _added_detectors]
 
 
 def kinds_named(names: Iterable[str]) -> tuple[str, ...]:
@@ -165,26 +165,26 @@ def kinds_named(names: Iterable[str]) -> tuple[str, ...]:
     wanted: set[str] = set()
     for name in names:
         if name not in GROUPS and not _is_known(name):
-            raise _unknown(name)
+            raise _unknown_detector_error(name)
         wanted.update(GROUPS.get(name, (name,)))
-    return tuple(kind for kind in (*KINDS, *_added) if kind in wanted)
+    return tuple(kind for kind in (*KINDS, *_added_detectors) if kind in wanted)
 
 
 def check_kinds(names: Iterable[str], *, where: str) -> None:
     """Reject a name that no kind, no group and no added detector has."""
     for name in names:
         if name not in GROUPS and not _is_known(name):
-            error = _unknown(name)
+            error = _unknown_detector_error(name)
             raise DeclarationError(error.message, where=where, hint=error.hint)
 
 
 def _is_known(name: str) -> bool:
-    return name in BY_NAME or name in _added
+    return name in BY_NAME or name in _added_detectors
 
 
-def _unknown(name: str) -> DeclarationError:
+def _unknown_detector_error(name: str) -> DeclarationError:
     """The error for a name that stands for nothing, with the nearest one that does."""
-    names = [*KINDS, *GROUPS, *_added]
+    names = [*KINDS, *GROUPS, *_added_detectors]
     inside = [kind for kind in KINDS if kind in name.lower().split("_")]
     near = inside or get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     listed = ", ".join(names)

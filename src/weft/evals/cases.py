@@ -203,7 +203,7 @@ _MISUSED = late_pattern(r"Failed to instantiate evaluator '([^']*)' for ([^:]*):
 
 
 def _wrong_evaluator(path: Path, why: str) -> UsageError:
-    """The error for a dataset that cannot be made: mostly an evaluator is spelled wrong."""
+    """The error for a dataset that cannot be made, mostly because an evaluator is misspelled."""
     if unknown := _UNKNOWN.search(why):
         known = re.findall(r"'([^']*)'", unknown[2])
         near = find_near(unknown[1], known, cutoff=0.5)
@@ -231,9 +231,9 @@ def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
 
 
 def _with_values(fields: Mapping[str, object]) -> dict[str, object]:
-    """The dataset with `state: {key: value}` spelled out as the evaluator's argument."""
+    """The dataset with `state: {key: value}` written as the evaluator's argument."""
 
-    def spelled(spec: object) -> object:
+    def name_values(spec: object) -> object:
         inner = cast("Mapping[str, object]", spec).get("state") if _is_state(spec) else None
         if isinstance(inner, Mapping) and "values" not in inner:
             return {"state": {"values": cast("object", inner)}}
@@ -245,7 +245,7 @@ def _with_values(fields: Mapping[str, object]) -> dict[str, object]:
         parts = dict(cast("Mapping[str, object]", value))
         specs = parts.get("evaluators")
         if isinstance(specs, list):
-            parts["evaluators"] = [spelled(spec) for spec in cast("list[object]", specs)]
+            parts["evaluators"] = [name_values(spec) for spec in cast("list[object]", specs)]
         return parts
 
     whole = cast("dict[str, object]", holder(fields))

@@ -147,15 +147,15 @@ class Trajectory(_ByWord, Evaluator[object, object, object]):
         how = {"exact": "", "in_order": " in this order", "any_order": " in any order"}[self.order]
         return EvaluationReason(False, f"expected{how}: {expected}; the calls were: {calls}")
 
-    def _are_exact(self, wanted: "list[Wanted]", actual: list[MadeCall]) -> bool:
+    def _are_exact(self, wanted: "list[ExpectedCall]", actual: list[MadeCall]) -> bool:
         pairs = zip(wanted, actual, strict=False)
         return len(wanted) == len(actual) and all(self._fits(*pair) for pair in pairs)
 
-    def _are_in_order(self, wanted: "list[Wanted]", actual: list[MadeCall]) -> bool:
+    def _are_in_order(self, wanted: "list[ExpectedCall]", actual: list[MadeCall]) -> bool:
         rest = iter(actual)
         return all(any(self._fits(each, actual_call) for actual_call in rest) for each in wanted)
 
-    def _are_in_any_order(self, wanted: "list[Wanted]", actual: list[MadeCall]) -> bool:
+    def _are_in_any_order(self, wanted: "list[ExpectedCall]", actual: list[MadeCall]) -> bool:
         """Whether every expected call has a call of its own.
 
         The first that fits is not always the right one: `add` may take the call that `add(1)`
@@ -175,7 +175,7 @@ class Trajectory(_ByWord, Evaluator[object, object, object]):
 
         return all(place(index, set()) for index in range(len(wanted)))
 
-    def _fits(self, wanted: "Wanted", actual_call: MadeCall) -> bool:
+    def _fits(self, wanted: "ExpectedCall", actual_call: MadeCall) -> bool:
         name, args = wanted
         if name != actual_call.name:
             return False
@@ -189,11 +189,11 @@ class Trajectory(_ByWord, Evaluator[object, object, object]):
         )
 
 
-Wanted = tuple[str, dict[str, Json] | None]
+ExpectedCall = tuple[str, dict[str, Json] | None]
 """A call that is expected; without arguments, any will do."""
 
 
-def _read_expected(each: object) -> Wanted:
+def _read_expected(each: object) -> ExpectedCall:
     """An expected call: a name, `call(...)`, {name: ..., args: ...} or {name: args}."""
     if isinstance(each, str) and each.strip():
         return each, None

@@ -213,7 +213,7 @@ async def run_again(
                 state={key: value for key, value in whole_state.items() if value is not None}
                 or None,
             )
-        except _Parted:
+        except _Divergence:
             break
         state = None
     again = await runner.session(user_id=session.user_id, session_id=session.id)
@@ -247,7 +247,7 @@ def _without_questions(agent: Agent) -> Agent:
     return dataclasses.replace(agent, tools=tools)
 
 
-class _Parted(WeftError):
+class _Divergence(WeftError):
     """The run asks for a result that was not recorded, or has made all calls that it may."""
 
 
@@ -271,7 +271,7 @@ class RecordedResults:
         """Count the calls of models."""
         self._steps_left -= 1
         if self._steps_left < 0:
-            raise _Parted("the session made more calls than a second run may", where="rerun")
+            raise _Divergence("the session made more calls than a second run may", where="rerun")
 
     def before_tool(self, context: ToolContext, tool: Tool, args: JsonObject) -> JsonObject | None:
         """The recorded result of a call; agents that run as tools run."""
@@ -286,5 +286,5 @@ class RecordedResults:
                 "args": compact(args),
                 "recorded": list[Json](known[:5]),
             }
-            raise _Parted(f"`{tool.name}` was not called like this", where="rerun")
+            raise _Divergence(f"`{tool.name}` was not called like this", where="rerun")
         return results.pop(0) if len(results) > 1 else results[0]

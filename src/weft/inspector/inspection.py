@@ -88,6 +88,8 @@ class SessionSpending(NamedTuple):
     cached: int = 0
     cost: float = 0.0
     money: bool = False
+    uncounted: int = 0
+    """Calls of which the provider reported nothing, and which are not in the other numbers."""
 
     @classmethod
     def of_request(cls, request: Compilation) -> "SessionSpending":
@@ -112,12 +114,12 @@ class SessionSpending(NamedTuple):
     def from_reports(
         cls, session: Session, model: str = "", recorded: frozenset[str] | None = None
     ) -> "SessionSpending | None":
-        """What the provider counted, with the answers; None if it did not count every request.
+        """What the provider counted, with the answers; None if it did not count most requests.
 
         `model` is who answered where an event does not say. In a log of calls, `recorded` are the
         events whose requests are in it.
         """
-        tokens = cached = 0
+        tokens = cached = uncounted = 0
         cost, money = 0.0, True
         answers = [
             event
@@ -127,14 +129,18 @@ class SessionSpending(NamedTuple):
         for event in answers:
             usage, notes = event.usage, event.provenance
             if usage is None or usage.prompt_token_count is None:
-                return None
+                uncounted += 1  # an answer that was broken off, for example
+                continue
             prompt, read = usage.prompt_token_count, usage.cached_content_token_count or 0
             written = min(notes.cache_write or 0, max(0, prompt - read))
             answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-            rates = rates_for(notes.model or event.model_version or model, tokens=prompt)
+            asked = notes.model or event.model_version or model
+            rates = rates_for(asked, tokens=prompt, lifetime=notes.cache_lifetime or "")
             tokens, cached, money = tokens + prompt, cached + read, money and rates.money
             cost += rates.cost(Load(read, written, max(0, prompt - read - written), answer))
-        return cls(tokens, cached, cost, money=money) if answers else None
+        if 2 * uncounted >= len(answers):
+            return None
+        return cls(tokens, cached, cost, money=money, uncounted=uncounted)
 
     def to_json(self) -> JsonObject:
         """As the page draws it."""
@@ -524,6 +530,7 @@ class Inspection:
             "steps": len(self.steps),
             **SessionSpending.total(map(SessionSpending.of_request, requests)).to_json(),
             "reported": reported.to_json() if reported is not None else None,
+            "imported": self.recorded is not None,
             "errors": errors,
             "waiting": len(self.waiting),
             "agents": list[Json](dict.fromkeys(step.event.author for step in self.steps)),
@@ -536,7 +543,7 @@ class Inspection:
         timings = find_timings(self.session, {step.event.id for step in self.steps})
         for one in self.exchanges:
             known = timings.get(one.event, CallTiming())
-            seconds = first = None
+            seconds, first = None, known.first
             if one.started is not None and one.ended is not None:
                 seconds = max(0.0, one.ended - one.started)
             if one.started is not None and one.first_token is not None:

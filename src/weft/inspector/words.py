@@ -119,6 +119,7 @@ def find_timings(session: Session, answers: Collection[str]) -> dict[str, CallTi
         if event.id in answers and event.timestamp > FIRST_TIME:
             seconds = event.timestamp - latest.get(lane, before)
             known = latest.get(lane, before) > FIRST_TIME and seconds >= 0
-            timings[event.id] = CallTiming(event.timestamp, seconds if known else None)
+            first = event.provenance.first_piece
+            timings[event.id] = CallTiming(event.timestamp, seconds if known else None, first)
         latest[lane] = before = event.timestamp
     return timings

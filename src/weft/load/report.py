@@ -129,7 +129,7 @@ def _is_interleaved(invocations: Iterable[str]) -> bool:
 
 
 class Fault(NamedTuple):
-    """What was done to whom, when, and until when."""
+    """A fault: its kind, the process it hit, when it began and when it was over."""
 
     kind: str
     at: float
@@ -391,7 +391,7 @@ class LoadReport:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that so large a share of the sorted values is not above; 0 of none."""
+    """The smallest of the sorted values that at least this share does not exceed; 0 without any."""
     if not values:
         return 0.0
     return values[max(0, math.ceil(share * len(values)) - 1)]
@@ -435,13 +435,13 @@ def draw(report: LoadReport) -> str:
     )
 
 
-def _across(seconds: float, span: float) -> float:
+def _x_at(seconds: float, span: float) -> float:
     return _EDGE + seconds / span * (_WIDTH - 2 * _EDGE)
 
 
 def _faults(report: LoadReport, span: float, top: int, bottom: int) -> Iterable[str]:
     for fault in report.faults:
-        x, end = _across(fault.at, span), _across(min(fault.until, span), span)
+        x, end = _x_at(fault.at, span), _x_at(min(fault.until, span), span)
         colour = _COLOURS[fault.kind]
         words = f"<title>{fault.kind} at {fault.at:.1f} s</title>"
         if end - x > 1:
@@ -486,7 +486,7 @@ def _latencies(report: LoadReport, span: float, top: int) -> Iterable[str]:
         seconds = max(least, one.answered - one.sent)
         up = math.log(seconds / least) / math.log(most / least) * _PANEL
         yield (
-            f'<circle cx="{_across(one.answered, span):.1f}" cy="{top + _PANEL - up:.1f}" r="1.6"'
+            f'<circle cx="{_x_at(one.answered, span):.1f}" cy="{top + _PANEL - up:.1f}" r="1.6"'
             ' fill="#2e86c1" opacity="0.5"/>'
         )
 

@@ -161,7 +161,7 @@ class _Load:
         async with asyncio.TaskGroup() as group:
             talks = self._by_session.values()
             sending = [group.create_task(self._talk(turns)) for turns in talks]
-            hurting = group.create_task(self._hurt())
+            hurting = group.create_task(self._do_faults())
             while not all(task.done() for task in sending):
                 await asyncio.wait(sending, timeout=0.1)
                 if watch is not None:
@@ -203,18 +203,18 @@ class _Load:
         self._progress.set()
 
     def _may_begin(self, turn: PlannedTurn) -> bool:
-        return self._places[turn.request_id] < self._due(self._hurt_so_far + 2)
+        return self._places[turn.request_id] < self._answers_before(self._hurt_so_far + 2)
 
-    def _due(self, fault: int) -> float:
+    def _answers_before(self, fault: int) -> float:
         """How many turns are answered when a fault happens, the first being 1."""
         if fault > len(self._kinds):
             return self._plan.total
         return self._plan.total * fault / (len(self._kinds) + 1)
 
-    async def _hurt(self) -> None:
+    async def _do_faults(self) -> None:
         """One fault after the other, each when its share of the turns is answered."""
         for number, kind in enumerate(self._kinds, 1):
-            while len(self._answered) < self._due(number):
+            while len(self._answered) < self._answers_before(number):
                 self._progress.clear()
                 await self._progress.wait()
             await self._site.hurt(kind)
@@ -385,10 +385,10 @@ class LoadSite:
                     self._database.resume()
             self.faults.append(Fault(kind, at, time.time()))
             return
-        while len(able := self._able()) < min(2, self._plan.workers):
+        while len(ready := self._ready_workers()) < min(2, self._plan.workers):
             self._changed.clear()
             await self._changed.wait()
-        worker = self._random.choice(able)
+        worker = self._random.choice(ready)
         at = time.time()
         if kind == "kill":
             worker.signal(signal.SIGKILL)
@@ -400,7 +400,7 @@ class LoadSite:
         self.faults.append(Fault(kind, at, at + self._plan.stop_seconds, worker.pid))
         self._stopping.add(asyncio.create_task(self._wake(worker)))
 
-    def _able(self) -> list["WorkerProcess"]:
+    def _ready_workers(self) -> list["WorkerProcess"]:
         """The workers that run turns now."""
         return [
             one

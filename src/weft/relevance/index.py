@@ -32,7 +32,7 @@ MOST = 512
 
 
 class RankWeights(msgspec.Struct, frozen=True):
-    """What each thing counts that is known of a conversation besides the words in common."""
+    """How much each clue of a conversation counts, besides the words in common."""
 
     beside: tuple[tuple[float, float], ...] = ((0.6, 0.5), (0.4, 0.3), (0.2, 0.1))
     """What a hit lends to the texts after and before it, by how far they are from it."""
@@ -224,9 +224,9 @@ class SearchScope:
         # the usual case: slices, and nothing to put together
         if not len(self.more) and not self.without:
             return texts[begin:end], times[begin:end]
-        behind, behind_times = self.more.posting(word)
+        later, later_times = self.more.posting(word)
         counted = dict(zip(texts[begin:end], times[begin:end], strict=True))
-        counted.update(zip((self.length + one for one in behind), behind_times, strict=True))
+        counted.update(zip((self.length + one for one in later), later_times, strict=True))
         for number in self.without:
             counted.pop(number, None)
         return [*counted], [*counted.values()]

@@ -195,8 +195,8 @@ def _offsets(beside: tuple[tuple[float, float], ...]) -> list[tuple[int, float]]
     """How far neighbours are from a text, and what each is lent."""
     return [
         (far, worth)
-        for place, (behind, before) in enumerate(beside, 1)
-        for far, worth in ((place, behind), (-place, before))
+        for place, (after, before) in enumerate(beside, 1)
+        for far, worth in ((place, after), (-place, before))
     ]
 
 

@@ -150,12 +150,12 @@ class Vectors:
         self._done = 0
 
     def read(self, index: Index) -> None:
-        """Take the texts apart that were not yet, without the names of who speaks."""
+        """Split new texts into pieces, without the names of their speakers."""
         for number in range(len(self.pieces), len(index)):
             self.pieces.append(_pieces(index.texts[number][index.begins[number] :]))
 
     def weigh(self, sample: NDArray[np.intp], length: int, later: Sequence[list[int]]) -> None:
-        """Work out what is rare, where that is to be told from other texts than before.
+        """Work out which pieces are rare, if the texts that tell it have changed.
 
         The texts are the first ones, and those of `later` follow them.
         """

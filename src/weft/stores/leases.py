@@ -99,21 +99,21 @@ class Holders:
 
 
 @dataclass
-class _Entered:
+class _OpenTransaction:
     """A transaction that this task, or the task that started it, has entered."""
 
     store: object
-    outer: "_Entered | None"
+    outer: "_OpenTransaction | None"
     ended: bool = False
 
 
-_entered: ContextVar[_Entered | None] = ContextVar("_entered", default=None)
+_entered: ContextVar[_OpenTransaction | None] = ContextVar("_entered", default=None)
 
 
 @contextmanager
 def inside(store: object) -> Generator[None, None, None]:
     """Mark the block as a transaction of the store."""
-    entered = _Entered(store, _entered.get())
+    entered = _OpenTransaction(store, _entered.get())
     _entered.set(entered)
     try:
         yield

@@ -180,7 +180,7 @@ class SqliteStore:
         require_key(key)
         require_recent(recent)
         if skip_unreadable:
-            return await self._sound(key, recent=recent, after=after)
+            return await self._load_sound_part(key, recent=recent, after=after)
         # a glance from the event loop itself: no thread, if the cached session is the newest
         if (recent is None and after is None) or self._cache.get(key) is not None:
             glance = self._ensure_open().glances.at(key)
@@ -213,7 +213,7 @@ class SqliteStore:
             self._chapters.look_at(stored, self._cache)
         return read
 
-    async def _sound(
+    async def _load_sound_part(
         self, key: SessionKey, *, recent: int | None, after: float | None
     ) -> Session | None:
         """The session without the events that cannot be read."""

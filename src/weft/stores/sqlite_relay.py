@@ -165,12 +165,12 @@ class FileCarrier:
     def _run(self, work: Callable[[sqlite3.Connection], object]) -> None:
         """Do something in one transaction; short enough to be done in the event loop."""
         try:
-            with self._opened() as connection:
+            with self._open_connection() as connection:
                 work(connection)
         except sqlite3.Error as error:
             raise explain_sqlite(error, self._path, timeout=_WAIT) from None
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open_connection(self) -> sqlite3.Connection:
         if self._connection is None or self._process != os.getpid():
             connection = sqlite3.connect(self._path, timeout=_WAIT, check_same_thread=False)
             try:

@@ -100,6 +100,10 @@ def problem_with_size(code: str, files: Mapping[str, bytes], most: int) -> str:
     return f"the files have {size:,} bytes together, and may have {most:,}"
 
 
+_OWN_NAMES = ("result-", "media-")
+"""How the names of artifacts begin that Weft makes itself."""
+
+
 async def load_files(names: Iterable[str], ctx: ToolContext) -> dict[str, bytes] | str:
     """The artifacts of these names as files by path, or why they cannot be."""
     files: dict[str, bytes] = {}
@@ -120,7 +124,9 @@ async def load_files(names: Iterable[str], ctx: ToolContext) -> dict[str, bytes]
 
 async def save_result(done: Execution, ctx: ToolContext) -> JsonObject:
     """The result of a call; the files that the code left are kept as artifacts first."""
-    known = {*await ctx.list_artifacts()} if done.files else set[str]()
+    # who looks at a list of names has read them
+    looks = any(path.startswith(_OWN_NAMES) for path in done.files)
+    known = {*await ctx.list_artifacts()} if looks else set[str]()
     saved: list[str] = []
     notes = [*done.notes]
     for path, data in sorted(done.files.items()):
@@ -160,7 +166,7 @@ def problem_with(path: str, known: Iterable[str] = ()) -> str:
     # U+FFFD stands for bytes that are not text
     if "\ufffd" in path or any(unicodedata.category(letter)[0] == "C" for letter in path):
         return "its name has letters that cannot be printed"
-    if path.startswith(("result-", "media-")) and path in known:
+    if path.startswith(_OWN_NAMES) and path in known:
         return "Weft made an artifact of this name"
     return ""
 

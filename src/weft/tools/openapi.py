@@ -299,7 +299,7 @@ def _parse(text: str, path: Path) -> object:
         raise DeclarationError(f"it is not YAML: {error}", where=where) from None
 
 
-class _Unresolved(Exception):
+class _UnresolvedReference(Exception):
     """A reference that leads nowhere."""
 
 
@@ -313,22 +313,22 @@ def _resolve(document: JsonObject, value: Json) -> JsonObject:
     """An object, or the one that it refers to."""
     for _ in range(20):
         if not isinstance(value, dict):
-            raise _Unresolved("it is not an object")
+            raise _UnresolvedReference("it is not an object")
         reference = value.get("$ref")
         if not isinstance(reference, str):
             return value
         value = _find(document, reference)
-    raise _Unresolved("its references go round in a circle")
+    raise _UnresolvedReference("its references go round in a circle")
 
 
 def _find(document: JsonObject, reference: str) -> Json:
     if not reference.startswith("#/"):
-        raise _Unresolved(f"it refers to another file: {reference[:100]}")
+        raise _UnresolvedReference(f"it refers to another file: {reference[:100]}")
     value: Json = document
     for step in reference[2:].split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
         if not isinstance(value, dict) or name not in value:
-            raise _Unresolved(f"there is nothing at {reference[:100]}")
+            raise _UnresolvedReference(f"there is nothing at {reference[:100]}")
         value = value[name]
     return value
 
@@ -356,7 +356,7 @@ def _read_operations(document: JsonObject) -> tuple[list[Operation], list[tuple[
     for path, item in _object_at(document, "paths").items():
         try:
             shared = _resolve(document, item)
-        except _Unresolved as error:
+        except _UnresolvedReference as error:
             problems.append((path, str(error)))
             continue
         for method in METHODS:
@@ -370,7 +370,7 @@ def _read_operations(document: JsonObject) -> tuple[list[Operation], list[tuple[
             taken.add(id)
             try:
                 operations.append(_OperationReader(document).operation(id, method, path, shared))
-            except _Unresolved as error:
+            except _UnresolvedReference as error:
                 problems.append((id, str(error)))
             except RecursionError:
                 problems.append((id, "its schemas are nested too deeply"))
@@ -437,7 +437,7 @@ class _OperationReader:
         if self._definitions:
             parameters["$defs"] = dict(sorted(self._definitions.items()))
         if len(compact(parameters)) > LARGEST_TOOL:
-            raise _Unresolved(f"its schema has more than {LARGEST_TOOL:,} characters")
+            raise _UnresolvedReference(f"its schema has more than {LARGEST_TOOL:,} characters")
         about = [own.get("summary"), own.get("description")]
         texts = [text.strip() for text in about if isinstance(text, str) and text.strip()]
         return Operation(
@@ -469,7 +469,7 @@ class _OperationReader:
         chosen = next((one for one in _BODIES if one in content), "")
         chosen = chosen or next((one for one in content if one.endswith("+json")), "")
         if not chosen:
-            raise _Unresolved(f"its body is of {', '.join(content) or 'no type'}")
+            raise _UnresolvedReference(f"its body is of {', '.join(content) or 'no type'}")
         schema = _object_at(content, chosen).get("schema")
         rules = self._schema(schema if isinstance(schema, dict) else {})
         properties["body"] = rules or {"description": f"of type {chosen}"}

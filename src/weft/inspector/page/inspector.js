@@ -176,9 +176,13 @@ function Tabs({ tab, choose }) {
 }
 
 const spent = (s) => `${number(s.tokens)} tokens · ${cachedShare(s)} cached · ${cost(s.cost, s.money)}`;
+const UNCOUNTED = (s) => (s.uncounted ? `, without ${many(s.uncounted, "call")} that it did not count` : "");
+// A recording's figures are those that were billed; what Weft counts of it may lack what the file does not hold.
 const Totals = ({ summary: s }) => html`<span class="dim hide totals">
-  ${many(s.steps, "call")} · <span title="counted by Weft, without the answers">${spent(s)}</span>
-  ${s.reported && html` <span title="counted by the provider, with the answers">(reported: ${spent(s.reported)})</span>`}
+  ${many(s.steps, "call")} · ${s.imported && s.reported
+    ? html`<span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>${spent(s.reported)}</span> <span title="counted by Weft in what the file holds, without the answers">(in the file: ${number(s.tokens)} tokens)</span>`
+    : html`<span title="counted by Weft, without the answers">${spent(s)}</span>
+  ${s.reported && html` <span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(reported: ${spent(s.reported)})</span>`}`}
   ${s.errors ? html` · <span class="red">${many(s.errors, "error")}</span>` : ""}
   ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
 
@@ -249,7 +253,7 @@ function Sessions({ open, help }) {
       <${Problem} text=${error || fault} />
       <${Filters} filter=${filter} set=${setFilter} agents=${choices("agents")} models=${choices("models")} errors=${all.some((s) => s.errors)} />
       ${!data && !error && html`<${Waiting} />`}
-      ${data && rows.length === 0 && (all.length ? html`<${Empty} title="No session fits that."><button onClick=${() => { setSearch(""); setFilter({ agent: "", model: "", errors: false }); }}>show all ${all.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<//>`)}
+      ${data && rows.length === 0 && (all.length ? html`<${Empty} title="No session fits that."><button onClick=${() => { setSearch(""); setFilter({ agent: "", model: "", errors: false }); }}>show all ${all.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<p class="dim">Traces of other programs arrive at <code>weft inspect --listen</code>. An exporter that speaks gRPC sends nothing there: set <code>OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf</code>.</p><//>`)}
       ${rows.length > 0 && html`<p class="dim">${many(rows.length, "session")}${waiting > 0 && html` · <b class="accent">${many(waiting, "question")} ${waiting === 1 ? "waits" : "wait"} for an answer</b>`}</p>
       <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${columns.map(([id, name]) => html`<th class=${LISTED_WORDS.includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : LISTED_WORDS.includes(id) ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
         <tbody>${groupAlone(rows, opened).map((s) => (s.group ? html`<${Group} key=${s.group} one=${s} columns=${columns.length} isOpen=${opened.has(s.group)} toggle=${() => setOpened((old) => { const next = new Set(old); if (!next.delete(s.group)) next.add(s.group); return next; })} />` : html`<${Line} key=${s.key} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking((now) => (now === s.key ? "" : now)); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} has=${has} />`))}</tbody></table>`}
