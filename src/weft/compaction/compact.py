@@ -5,6 +5,7 @@ history with each request, and passes decide by the log alone. So a request begi
 before it, and what the provider has kept stays good.
 """
 
+import operator
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -53,9 +54,10 @@ from weft.declare.policy import Policy
 from weft.declare.policy_parts import Auto, Redact
 from weft.declare.template import write_literally
 from weft.diagnostics import Diagnostic, Origin, Severity, report
-from weft.dialects import Dialect, facts_for, refusals, wire_name
+from weft.dialects import Dialect, facts_for, wire_name
 from weft.dialects.caching import MARKS
 from weft.dialects.facts import YARDSTICK
+from weft.dialects.legality import TurnJudge
 from weft.dialects.measure import Mark, Meter, TurnCost
 from weft.dialects.track import LoweringReport
 from weft.dialects.wire import ReadTool
@@ -214,13 +216,20 @@ class _Head(msgspec.Struct, frozen=True):
 class _Record(msgspec.Struct):
     """What was done to a request of `length` messages, for those that begin with it.
 
-    The marks are what it takes up to each of its messages, as they came and as they went.
+    `came` are the messages as they came, `messages` and `elements` those that went, and their
+    bytes. The marks are what the request takes up to each of its messages, as they came and as they
+    went, and so are the two that know what is wrong with them.
     """
 
     edit: RequestEdit = RequestEdit()
     length: int = 0
     adds_tool: bool = False
     order: Sequence[int | Item] = ()
+    came: list[Json] = []
+    messages: list[Json] = []
+    elements: list[bytes] = []
+    judge_before: TurnJudge | None = None
+    judge_after: TurnJudge | None = None
     marks_before: list[Mark] = []
     marks_after: list[Mark] = []
 
@@ -281,7 +290,9 @@ class _Work:
 
     @cached_property
     def head(self) -> _Head:
-        return _heads.read(self._head_key, self._read_head)
+        turns = self.dialect.traits.turns
+        options = {key: value for key, value in self.body.wire.items() if key != turns}
+        return _heads.read((self._head_key, encode(options)), self._read_head)
 
     def _read_head(self) -> _Head:
         """What stands before the conversation; what cannot be read of it decides nothing."""
@@ -368,9 +379,11 @@ class _Work:
             earlier.length,
             hides=self.policy.facts.makes_handles,
         )
+        came = [*self.body.messages]  # the caller's list may grow
+        order = range(len(came))
         self.record = _records.keep(
             (self.chains[-1], self._policy_key),
-            _Record(self.edit, history.length, order=range(len(self.body.messages))),
+            _Record(self.edit, history.length, order=order, came=came, messages=came),
         )
         if RECALL in self.seen.tools and self.policy.facts.makes_handles:
             self.tool = spell_recall(self.dialect, self.model)
@@ -394,26 +407,42 @@ class _Work:
 
     def _patch(self) -> None:
         """The messages with what changed, each with the index of the one that it was."""
-        edit, patcher = self.edit, self._patcher
-        messages = [*self.body.messages]
-        for index in edit.changes.keys() | edit.drops.keys():
-            changes, drops = edit.changes.get(index, ()), edit.drops.get(index, ())
-            messages[index] = patcher.patch_message(messages[index], changes, drops)
+        edit, earlier, start = self.edit, self._earlier, self._unchanged
+        order: list[int | Item] = [*earlier.order] if start else []
+        messages = earlier.messages[:] if start else []
+        added: dict[int, list[Item]] = {}
+        for one in edit.insertions:
+            added.setdefault(one.message, []).append(one.item)
+        for index in range(start, len(self.body.messages) + 1):
+            for item in added.get(index, ()):
+                for wire in self._patcher.spell_item(item):
+                    order.append(item)
+                    messages.append(wire)
+            message = self._patch_message(index) if index < len(self.body.messages) else None
+            if message is not None:
+                order.append(index)
+                messages.append(message)
         if edit.drops or edit.insertions:
-            added: dict[int, list[tuple[Item, JsonObject]]] = {}
-            for one in edit.insertions:
-                spelled = [(one.item, wire) for wire in patcher.spell_item(one.item)]
-                added.setdefault(one.message, []).extend(spelled)
-            rest: list[tuple[int | Item, Json]] = []
-            for index, message in enumerate((*messages, None)):
-                rest += added.get(index, ())
-                if message is not None:
-                    rest.append((index, message))
-            self.order = [one for one, _ in rest]
-            self.sources = tuple(one if isinstance(one, int) else None for one, _ in rest)
-            messages = [message for _, message in rest]
-        self.messages, self.record.order = messages, self.order
+            self.order = order
+            self.sources = tuple(one if isinstance(one, int) else None for one in order)
+        self.messages, self.record.messages, self.record.order = messages, messages, self.order
         self.request = self._put_together()
+
+    def _patch_message(self, index: int) -> Json:
+        changes, drops = self.edit.changes.get(index, ()), self.edit.drops.get(index, ())
+        message = self.body.messages[index]
+        return self._patcher.patch_message(message, changes, drops) if changes or drops else message
+
+    @cached_property
+    def _unchanged(self) -> int:
+        """How many messages went in the earlier request as they go now: all of it, or none."""
+        earlier, count = self._earlier, self._earlier.length
+        if not count or self.edit.stable < count:
+            return 0
+        # what stood at its end may stand elsewhere now, and callers may have changed theirs
+        at_end = any(one.message >= count for one in earlier.edit.insertions)
+        same = all(map(operator.is_, earlier.came, self.body.messages))
+        return count if same and not at_end else 0
 
     @property
     def _adds_tool(self) -> bool:
@@ -456,38 +485,52 @@ class _Work:
     def _splice_messages(self, raw: bytes) -> bytes:
         """The bytes of the messages; one that changed as before is not written again."""
         edit, body = self.edit, self.body
-        elements: list[bytes | None] = [*body.keys]
-        for index in edit.drops:
-            elements[index] = None
-        for at, source in enumerate(self.sources):
-            if source is None or self.messages[at] is body.messages[source]:
-                continue
-            changes = edit.changes.get(source, ())
-            first = changes[0] if changes and source not in edit.drops else None
-            spliced = first.spliced if first is not None else None
-            if spliced is None:
-                spliced = splice(body.keys[source], body.messages[source], self.messages[at])
-            if first is not None:
-                first.spliced = spliced
-            elements[source] = spliced
-        if not edit.insertions:
+        elements = self._earlier.elements[:] if self._unchanged else []
+        for at in range(len(elements), len(self.messages)):
+            source, message = self.sources[at], self.messages[at]
+            if source is None:
+                elements.append(encode(message))
+            elif message is body.messages[source]:
+                elements.append(body.keys[source])
+            else:
+                changes = edit.changes.get(source, ())
+                first = changes[0] if changes and source not in edit.drops else None
+                spliced = first.spliced if first is not None else None
+                if spliced is None:
+                    spliced = splice(body.keys[source], body.messages[source], message)
+                if first is not None:
+                    first.spliced = spliced
+                elements.append(spliced)
+        self.record.elements = elements
+        if edit.insertions:
+            return b"[" + b",".join(elements) + b"]"
+        if not edit.drops:
             return join_elements(raw, body.keys, elements)
-        listed = [
-            elements[source] if source is not None else encode(message)
-            for source, message in zip(self.sources, self.messages, strict=True)
-        ]
-        return b"[" + b",".join(one for one in listed if one is not None) + b"]"
+        listed: list[bytes | None] = [None] * len(body.keys)
+        for source, element in zip(self.sources, elements, strict=True):
+            listed[source or 0] = element
+        return join_elements(raw, body.keys, listed)
 
     wire: JsonObject = {}
 
     def _new_problems(self) -> tuple[str, ...]:
-        """What the provider would refuse of the request now, and would have taken as it came."""
-        name, turns = self.dialect.traits.name, self.dialect.traits.turns
+        """What the provider would refuse of the request now, and would have taken as it came.
+
+        Only messages are looked at: the tool was, before it was offered.
+        """
+        turns, record = self.dialect.traits.turns, self.record
+        earlier = self._earlier if self._unchanged else _Record()
+        record.judge_before = self._fork_judge(earlier.judge_before)
+        record.judge_after = self._fork_judge(earlier.judge_after)
         now: JsonObject = {**self.wire, turns: self.messages}
-        problems = {one.message for one in refusals(name, now, self.model)}
-        if not problems:
-            return ()
-        return tuple(problems - {one.message for one in refusals(name, self.body.wire, self.model)})
+        # both, so that both have read what there is to read
+        before = record.judge_before.read(self.body.wire)
+        return tuple(sorted(record.judge_after.read(now) - before))
+
+    def _fork_judge(self, judge: TurnJudge | None) -> TurnJudge:
+        if judge is not None:
+            return judge.fork()
+        return TurnJudge(self.dialect, self.body.wire, self.model)
 
     def _undo(self, problems: tuple[str, ...]) -> None:
         """Let the request be as it came: a provider would refuse it as it is."""

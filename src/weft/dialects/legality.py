@@ -526,6 +526,37 @@ def refusals_of(dialect: "Dialect", wire: JsonObject, model: str = "") -> tuple[
     return (*findings, *rules.end(wire))
 
 
+class TurnJudge:
+    """What would be refused of a conversation that grows, in words; each turn is read once."""
+
+    def __init__(self, dialect: "Dialect", wire: JsonObject, model: str) -> None:
+        self._dialect = dialect
+        self._rules = dialect.turn_rules(model_name(wire, model))
+        self._turns: list[Json] = []
+        self._problems: set[str] = set()
+
+    def fork(self) -> "TurnJudge":
+        """A copy to read on with, which leaves this one as it is."""
+        judge = TurnJudge.__new__(TurnJudge)
+        judge._dialect, judge._rules = self._dialect, self._rules.fork()
+        judge._turns, judge._problems = self._turns[:], set(self._problems)
+        return judge
+
+    def read(self, wire: JsonObject) -> set[str]:
+        """What is wrong with the turns of a request that begins with those that were read."""
+        key, read = self._dialect.traits.turns, self._rules.read
+        turns = wire.get(key)
+        listed = turns if isinstance(turns, list) else []
+        fresh = self._dialect.spell({key: listed[len(self._turns) :]})[key]
+        for index, turn in enumerate(fresh if isinstance(fresh, list) else (), len(self._turns)):
+            if isinstance(turn, dict):
+                self._problems |= {one.message for one in read(turn, f"/{key}/{index}")}
+            self._turns.append(turn)
+        head = {name: value for name, value in wire.items() if name != key}
+        whole: JsonObject = {**self._dialect.spell(head), key: self._turns}
+        return self._problems | {one.message for one in self._rules.fork().end(whole)}
+
+
 def findings_in(lowered: "Lowered", model: str) -> tuple[Finding, ...]:
     """What would be refused of a lowered request; what stays of it is read once."""
     dialect = dialect_named(lowered.dialect)
