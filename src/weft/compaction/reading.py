@@ -7,8 +7,10 @@ read of it before is found by a hash of its messages, and only new messages are 
 
 import json
 import operator
+import re
+import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from threading import Lock
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
@@ -95,10 +97,16 @@ class _SplitBody(NamedTuple):
 
 def _split_body(raw: bytes) -> _SplitBody | None:
     """A request of which only new messages are decoded; None for what is not usual JSON."""
-    wire: JsonObject = {}
-    keys: dict[str, list[bytes]] = {}
     lists = DIALECTS.fields()
     try:
+        grown = _bodies.find_grown(raw, lists)
+    except (ValueError, RecursionError):
+        grown = None  # what is wrong is told of the whole
+    if grown is not None:
+        return grown
+    try:
+        wire: JsonObject = {}
+        keys: dict[str, list[bytes]] = {}
         fields = split_object(raw)
         for name, value in fields.items():
             if name not in lists or bytes(memoryview(value)[:1]) != b"[":
@@ -110,11 +118,148 @@ def _split_body(raw: bytes) -> _SplitBody | None:
             messages += [cast("Json", msgspec.json.decode(one)) for one in listed[len(known) :]]
             # the same bytes again: to compare them later takes no time
             keys[name] = [*(one.key for one in known), *listed[len(known) :]]
-            _messages.keep(keys[name], [*map(_Message, keys[name], messages)])
             wire[name] = messages
+        if len(keys) == 1:
+            ((turns, elements),) = keys.items()
+            _messages.keep(elements, [*map(_Message, elements, cast("list[Json]", wire[turns]))])
+            _bodies.keep(raw, wire, fields, turns, elements)
     except (ValueError, RecursionError):
         return None
     return _SplitBody(wire, fields, keys)
+
+
+class _ReadBody(NamedTuple):
+    """The bytes of a request, what stands before its messages, and where each of those ends."""
+
+    raw: bytes
+    lead: dict[str, tuple[Json, msgspec.Raw]]
+    turns: str
+    start: int
+    ends: list[int]
+    keys: list[bytes]
+    messages: list[Json]
+
+
+class _RecentBodies:
+    """The requests that came last, for those whose bytes begin as theirs do; bounded.
+
+    A client mostly sends the bytes of the request before, with new messages after the last one. To
+    compare the bytes takes a part of the time that reading them does.
+    """
+
+    MOST = 8
+    LARGEST = 32_000_000
+    """How many bytes of requests are remembered at most."""
+    NEARLY = 4
+    """How many messages may differ from those of the request before: marks move on."""
+
+    def __init__(self) -> None:
+        self._recent: list[_ReadBody] = []
+        self._lock = Lock()
+        # nobody can write it into a request, so what is put together below is told from what came
+        self._mark = secrets.token_hex(8)
+
+    def find_grown(self, raw: bytes, lists: Collection[str]) -> _SplitBody | None:
+        """A request that goes on from one that is known; None where there is none, or it is odd."""
+        count, known = 0, None
+        for one in reversed(self._recent):
+            common = _count_same(raw, one)
+            if common > count:
+                count, known = common, one
+                if common >= len(one.ends) - self.NEARLY:
+                    break
+        if known is None:
+            return None
+        at = known.ends[count - 1]
+        if _AFTER_ELEMENT.match(raw, at) is None:
+            return None
+        begun = b'{"%b":["%b"' % (known.turns.encode(), self._mark.encode())
+        fields = split_object(begun + raw[at:])
+        listed = split_list(fields.pop(known.turns))
+        if listed[:1] != [b'"%b"' % self._mark.encode()] or fields.keys() & known.lead.keys():
+            return None  # a field that stands there twice
+        if any(name in lists for name in fields):
+            return None  # messages of two kinds
+        fresh = listed[1:]
+        keys, ends = [*known.keys[:count], *fresh], known.ends[:count]
+        if not _add_ends(raw, ends, fresh):
+            return None
+        messages = known.messages[:count]
+        messages += [cast("Json", msgspec.json.decode(one)) for one in fresh]
+        wire: JsonObject = {name: value for name, (value, _) in known.lead.items()}
+        wire[known.turns] = messages
+        wire.update({name: cast("Json", msgspec.json.decode(one)) for name, one in fields.items()})
+        every = {name: span for name, (_, span) in known.lead.items()}
+        every[known.turns] = msgspec.Raw(raw[known.start : raw.index(b"]", ends[-1]) + 1])
+        every.update(fields)
+        before = known if count == len(known.ends) else None
+        self._add(known._replace(raw=raw, ends=ends, keys=keys, messages=messages), before)
+        return _SplitBody(wire, every, {known.turns: keys})
+
+    def keep(
+        self,
+        raw: bytes,
+        wire: JsonObject,
+        fields: Mapping[str, msgspec.Raw],
+        turns: str,
+        keys: list[bytes],
+    ) -> None:
+        """Remember a request that was read, of which `turns` are the messages."""
+        names = [*fields]
+        lead = {name: (wire[name], fields[name]) for name in names[: names.index(turns)]}
+        # the messages stand after that many letters
+        least = sum(len(memoryview(span)) for _, span in lead.values())
+        found = re.compile(rb'"%b"\s*:\s*\[' % re.escape(turns.encode())).search(raw, least)
+        if found is None or not raw.startswith(bytes(fields[turns]), found.end() - 1):
+            return  # the words stood in another field
+        ends = [found.end()]
+        if _add_ends(raw, ends, keys):
+            messages = cast("list[Json]", wire[turns])
+            self._add(_ReadBody(raw, lead, turns, ends[0] - 1, ends[1:], keys, messages), None)
+
+    def _add(self, body: _ReadBody, before: _ReadBody | None) -> None:
+        with self._lock:
+            recent = [one for one in self._recent if one is not before]
+            recent.append(body)
+            size = sum(len(one.raw) for one in recent)
+            while recent and (len(recent) > self.MOST or size > self.LARGEST):
+                size -= len(recent.pop(0).raw)
+            self._recent = recent
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._recent = []
+
+
+def _count_same(raw: bytes, known: _ReadBody) -> int:
+    """How many messages two requests have in the same bytes, and all that stands before them."""
+    if not raw.startswith(known.raw[: known.start]):
+        return 0
+    low, high, done = 0, len(known.ends), known.start
+    middle = high  # mostly all of them
+    while low < high:
+        end = known.ends[middle - 1]
+        if raw.startswith(known.raw[done:end], done):
+            low, done = middle, end
+        else:
+            high = middle - 1
+        middle = (low + high + 1) // 2
+    return low
+
+
+def _add_ends(raw: bytes, ends: list[int], keys: Sequence[bytes]) -> bool:
+    """Where each of these elements ends, which follow each other; whether they do."""
+    for key in keys:
+        between = _BETWEEN.match(raw, ends[-1])
+        start = between.end() if between is not None else ends[-1]
+        if not raw.startswith(key, start):
+            return False
+        ends.append(start + len(key))
+    return True
+
+
+_AFTER_ELEMENT = re.compile(rb"\s*[,\]]")
+_BETWEEN = re.compile(rb"\s*,?\s*")
 
 
 def take_apart(
@@ -415,13 +560,13 @@ class MessageCache(Generic[Value]):
     """How many bytes of messages are remembered at most."""
 
     def __init__(self) -> None:
-        self._recent: list[tuple[list[bytes], list[Value]]] = []
+        self._recent: list[tuple[list[bytes], list[Value], int]] = []
         self._lock = Lock()
 
     def find(self, keys: list[bytes]) -> list[Value]:
         """The values of the messages that this request begins with, as far as they are known."""
         longest, values = 0, list[Value]()
-        for known, its_values in self._recent:
+        for known, its_values, _ in self._recent:
             common = len(known)
             if known != keys[:common]:
                 same = map(operator.eq, known, keys)
@@ -435,10 +580,10 @@ class MessageCache(Generic[Value]):
         """Remember a request, in place of one that it begins with."""
         with self._lock:
             recent = [one for one in self._recent if one[0] != keys[: len(one[0])]]
-            recent.append((keys, values))
-            size = sum(sum(map(len, known)) for known, _ in recent)
+            recent.append((keys, values, sum(map(len, keys))))
+            size = sum(one[2] for one in recent)
             while recent and (len(recent) > self.MOST or size > self.LARGEST):
-                size -= sum(map(len, recent.pop(0)[0]))
+                size -= recent.pop(0)[2]
             self._recent = recent
 
     def clear(self) -> None:
@@ -455,6 +600,9 @@ class _Message(NamedTuple):
 
 _messages: MessageCache[_Message] = MessageCache()
 """The messages that were decoded last."""
+
+_bodies = _RecentBodies()
+"""The requests that came last, by their bytes."""
 
 
 class _Known(NamedTuple):
@@ -518,7 +666,7 @@ class Histories:
 
     def clear(self) -> None:
         """Forget everything."""
-        for cache in (_messages, _chains):
+        for cache in (_messages, _chains, _bodies):
             cache.clear()
         with self._lock:
             self._known.clear()

@@ -10,6 +10,7 @@ they were made. So a fold that was made once is found again in every later reque
 """
 
 import math
+import sys
 from bisect import bisect_left
 from collections import ChainMap
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -668,9 +669,10 @@ class _Folds:
         most = 0.0 if is_full else self._room_for_note(removed, rent, cost, known)
         if most <= 0 and not is_full:
             return later
-        summaries = [self._summarize(step, env) for step in gone]
-        text, names = write_note(summaries, self._known, first=self.sent is None)
-        if len(text) > DENSEST * most and not is_full:  # it takes a while to count it
+        summaries = (self._summarize(step, env) for step in gone)
+        letters = sys.maxsize if is_full else int(DENSEST * most)
+        text, names = write_note(summaries, self._known, first=self.sent is None, most=letters)
+        if len(text) > letters:  # it takes a while to count it
             return later
         if merges:  # a fold of folds: else notes alone would fill the request one day
             text = merge_notes([*self._notes(), text], letters=room // 2)

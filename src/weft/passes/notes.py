@@ -6,6 +6,7 @@ stands in the notes once, with the step that brought it first.
 """
 
 import re
+import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -102,15 +103,22 @@ def _read_names(text: str) -> ResultNames:
 
 
 def write_note(
-    steps: Iterable[StepSummary], known: Container[str], *, first: bool
+    steps: Iterable[StepSummary], known: Container[str], *, first: bool, most: int = sys.maxsize
 ) -> tuple[str, set[str]]:
-    """The note on some steps, and the names in it; `known` are not said again."""
+    """The note on some steps, and the names in it; `known` are not said again.
+
+    One that has more than `most` letters is of no use, so it ends there.
+    """
     lines = [HEADING if first else MORE]
     note_names: set[str] = set()
+    size = len(lines[0])
     for step in steps:
         note_names.update(step.line_names)
         names = [*_new_names(step, known, note_names)]
         lines.append(f"{step.line} -> {' '.join(names)}" if names else step.line)
+        size += 1 + len(lines[-1])
+        if size > most:
+            break
     return "\n".join(lines), note_names
 
 
