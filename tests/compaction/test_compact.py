@@ -7,6 +7,8 @@ import pytest
 import weft
 from tests.compaction.talks import DIALECTS, TALKS, long_text, talk_in
 from weft import C, Policy
+from weft.compaction.compact import forget
+from weft.compaction.reading import read_body
 from weft.dialects import refusals
 from weft.errors import DeclarationError, UsageError
 
@@ -189,3 +191,52 @@ def test_a_policy_that_needs_a_session_is_refused() -> None:
 def test_a_report_does_not_guess_at_the_last_step_of_an_agent_that_is_not_ours() -> None:
     compacted = weft.compact(talk_in("anthropic", steps=24), C.auto())
     assert "last of" not in str(compacted.explain())
+
+
+def test_what_came_before_does_not_decide_for_a_request_with_other_options() -> None:
+    plain = talk_in("openai-responses")
+    stateful = {**plain, "previous_response_id": "resp_1"}  # the provider holds a part of it
+    for first, second in ((plain, stateful), (stateful, plain)):
+        forget()
+        outcomes = {id(one): weft.compact(one, DIGESTS).request is one for one in (first, second)}
+        assert outcomes == {id(plain): False, id(stateful): True}
+
+
+_LEAD = '{"model":"gpt-5","messages":['
+_ONE, _TWO, _NEW = (json.dumps({"role": "user", "content": text}) for text in ("a", "b", "c"))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        f"{_LEAD}{_ONE},{_TWO},{_NEW}]}}",
+        f'{_LEAD}{_ONE},{_TWO}\n,\t{_NEW} ] , "stream" : true}}',
+        f"{_LEAD}{_ONE},{_TWO}]}}",
+        f"{_LEAD}{_ONE},{_NEW}]}}",
+        f"{_LEAD}{_ONE}]}}",
+        f'{_LEAD}{_ONE},{_TWO},{_NEW}],"model":"gpt-4"}}',
+        f'{_LEAD}{_ONE},{_TWO},{_NEW}],"messages":[{_NEW}]}}',
+        f'{_LEAD}{_ONE},{_TWO},{_NEW}],"messages":[{_ONE},{_TWO}]}}',
+        f'{_LEAD}{_ONE},{_TWO},{_NEW}],"input":[{_NEW}]}}',
+        f'{{"metadata":{{"messages":[{_ONE},{_TWO}]}},"messages":[{_ONE},{_TWO}]}}',
+        f'{{"metadata":{{"messages":[{_ONE},{_TWO}]}},"messages":[{_ONE},{_TWO},{_NEW}]}}',
+    ],
+)
+def test_bytes_that_go_on_from_others_are_read_as_json_reads_them(raw: str) -> None:
+    for known in (f"{_LEAD}{_ONE},{_TWO}]}}", raw):
+        read_body(known.encode(), "openai-chat")
+    body = read_body(raw.encode(), "openai-chat")
+    assert body.wire == json.loads(raw)
+    assert [*body.wire] == [*json.loads(raw)]
+    assert [json.loads(key) for key in body.keys] == body.messages == body.wire["messages"]
+    assert {name: json.loads(bytes(span)) for name, span in body.fields.items()} == body.wire
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [f"{_LEAD}{_ONE},{_TWO}1]}}", f"{_LEAD}{_ONE},{_TWO},{_NEW}", f"{_LEAD}{_ONE},{_TWO}]]}}"],
+)
+def test_bytes_that_go_on_as_no_json_does_are_refused(raw: str) -> None:
+    read_body(f"{_LEAD}{_ONE},{_TWO}]}}".encode(), "openai-chat")
+    with pytest.raises(UsageError, match="this is not JSON"):
+        read_body(raw.encode(), "openai-chat")

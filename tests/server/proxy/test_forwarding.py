@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -381,3 +383,66 @@ def test_pages_of_others_and_other_names_are_refused() -> None:
             f"{proxy.url}/weft/inspect/api/sessions", headers={"authorization": f"Bearer {token}"}
         )
         assert answer.json() == []
+
+
+def test_old_clients_and_requests_without_a_body_are_passed_on_as_they_came() -> None:
+    reply = Reply(b"ok", headers={"content-type": "text/plain"})
+    with proxying(lambda *_: reply, "C.default().compact()") as proxy:
+        for method, path in (("HEAD", "/v1/models"), ("OPTIONS", "/v1/messages"), ("GET", "/odd")):
+            head, body = _talk_raw(proxy.url, f"{method} {path}?a=b HTTP/1.1", "connection: close")
+            assert head.startswith("HTTP/1.1 200 "), method
+            assert body == (b"" if method == "HEAD" else b"ok"), method
+            seen = proxy.upstream.seen[-1]
+            assert (seen.method, seen.path, seen.query) == (method, path, "a=b")
+        content = json.dumps(_talk_with_a_log()).encode()
+        head, body = _talk_raw(
+            proxy.url,
+            "POST /v1/chat/completions HTTP/1.0",
+            f"content-length: {len(content)}",
+            content=content,
+        )
+        assert " 200 " in head
+        assert body == b"ok"
+        assert len(proxy.upstream.seen[-1].body) < len(content), "it was not compacted"
+
+
+def test_a_websocket_gets_an_answer_and_no_silence() -> None:
+    with proxying(lambda *_: Reply(b"ok")) as proxy:
+        head, _ = _talk_raw(
+            proxy.url,
+            "GET /v1/realtime?model=gpt-realtime HTTP/1.1",
+            "connection: Upgrade",
+            "upgrade: websocket",
+            "sec-websocket-version: 13",
+            "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+        )
+        assert head.startswith("HTTP/1.1 "), head
+        assert " 101 " not in head
+
+
+def test_two_clients_with_one_history_at_once_get_the_same_bytes_sent() -> None:
+    answer = json.dumps({"choices": [{"message": {"role": "assistant", "content": "hi"}}]}).encode()
+    with (
+        proxying(lambda *_: Reply(answer), "C.default().compact()") as proxy,
+        httpx2.Client(timeout=60) as client,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        url, talk = f"{proxy.url}/v1/chat/completions", _talk_with_a_log()
+        answers = [*pool.map(lambda _: client.post(url, json=talk).content, range(16))]
+        assert answers == [answer] * 16
+        assert len({one.body for one in proxy.upstream.seen}) == 1
+
+
+def _talk_raw(url: str, line: str, *headers: str, content: bytes = b"") -> tuple[str, bytes]:
+    """Ask on a bare socket: the head of the answer and the rest, until the other side is done."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        lines = (line, f"host: {host}:{port}", *headers, "", "")
+        connection.sendall("\r\n".join(lines).encode() + content)
+        pieces: list[bytes] = []
+        while piece := connection.recv(65536):
+            pieces.append(piece)
+            if "upgrade: websocket" in headers:  # the line may stay open
+                break
+    head, _, body = b"".join(pieces).partition(b"\r\n\r\n")
+    return head.decode(), body
