@@ -200,6 +200,14 @@ def test_what_came_before_does_not_decide_for_a_request_with_other_options() -> 
         forget()
         outcomes = {id(one): weft.compact(one, DIGESTS).request is one for one in (first, second)}
         assert outcomes == {id(plain): False, id(stateful): True}
+    schema = {"type": "object", "properties": {"place": {"type": "string"}}}
+    form = {"type": "json_schema", "name": "answer", "schema": schema}
+    formed = {**plain, "text": {"format": form}}
+    forget()
+    alone = weft.compact(formed, DIGESTS).tokens
+    forget()
+    weft.compact(plain, DIGESTS).tokens  # noqa: B018
+    assert weft.compact(formed, DIGESTS).tokens == alone > weft.compact(plain, DIGESTS).tokens
 
 
 _LEAD = '{"model":"gpt-5","messages":['

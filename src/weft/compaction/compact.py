@@ -289,10 +289,15 @@ class _Work:
         return encode([named, fields, self._lead])
 
     @cached_property
-    def head(self) -> _Head:
+    def _whole_head(self) -> tuple[bytes, bytes]:
+        """The head and all options: they may take tokens, and forbid a tool."""
         turns = self.dialect.traits.turns
         options = {key: value for key, value in self.body.wire.items() if key != turns}
-        return _heads.read((self._head_key, encode(options)), self._read_head)
+        return self._head_key, encode(options)
+
+    @cached_property
+    def head(self) -> _Head:
+        return _heads.read(self._whole_head, self._read_head)
 
     def _read_head(self) -> _Head:
         """What stands before the conversation; what cannot be read of it decides nothing."""
@@ -561,9 +566,7 @@ class _Work:
 
     @cached_property
     def _head_before(self) -> int:
-        return _head_costs.read(
-            (self._head_key, self.model), lambda: self._head_cost(self.body.wire)
-        )
+        return _head_costs.read(self._whole_head, lambda: self._head_cost(self.body.wire))
 
     @cached_property
     def _policy_key(self) -> str:
@@ -613,7 +616,7 @@ class _Work:
     def _head_after(self) -> int:
         if not self._adds_tool:
             return self._head_before
-        named = (self._head_key, self.model, RECALL)
+        named = (*self._whole_head, RECALL)
         return _head_costs.read(named, lambda: self._head_cost(self.wire))
 
     @cached_property
