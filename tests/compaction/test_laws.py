@@ -89,12 +89,19 @@ def test_requests_of_a_run_begin_with_each_other_and_are_the_same_cold(policy: w
             before = after
             # only a fold costs more in its own request, and all later ones cost less
             folded, notes = compacted.sources.count(None) > notes, compacted.sources.count(None)
-            assert compacted.cost <= compacted.cost_before * 1.000001 or folded, f"history {seed}"
+            dearer = compacted.cost > compacted.cost_before * 1.000001
+            assert not dearer or folded or _misses_minimum(compacted), f"history {seed}"
         grown = weft.compact(request, policy)
         forget()
         cold = weft.compact(request, policy)
         assert cold.request == grown.request, f"history {seed}"
         assert cold.tokens == grown.tokens, f"history {seed}"
+
+
+def _misses_minimum(compacted: weft.Compacted) -> bool:
+    """Whether a few tokens less are too few for the provider to keep the request before."""
+    now, before = compacted.expected.load, compacted.expected_before.load
+    return now.cached == 0 < before.cached and compacted.tokens < compacted.tokens_before
 
 
 @pytest.mark.parametrize("seed", range(START, START + HISTORIES // 4))
