@@ -209,10 +209,10 @@ class _RecentBodies:
         lead = {name: (wire[name], fields[name]) for name in names[: names.index(turns)]}
         # the messages stand after that many letters
         least = sum(len(memoryview(span)) for _, span in lead.values())
-        found = re.compile(rb'"%b"\s*:\s*\[' % re.escape(turns.encode())).search(raw, least)
-        if found is None or not raw.startswith(bytes(fields[turns]), found.end() - 1):
+        place = re.compile(rb'"%b"\s*:\s*\[' % re.escape(turns.encode())).search(raw, least)
+        if place is None or not raw.startswith(bytes(fields[turns]), place.end() - 1):
             return  # the words stood in another field
-        ends = [found.end()]
+        ends = [place.end()]
         if _add_ends(raw, ends, keys):
             messages = cast("list[Json]", wire[turns])
             self._add(_ReadBody(raw, lead, turns, ends[0] - 1, ends[1:], keys, messages), None)
