@@ -428,7 +428,8 @@ def test_two_clients_with_one_history_at_once_get_the_same_bytes_sent() -> None:
         ThreadPoolExecutor(8) as pool,
     ):
         url, talk = f"{proxy.url}/v1/chat/completions", _talk_with_a_log()
-        answers = [*pool.map(lambda _: client.post(url, json=talk).content, range(16))]
+        waiting = [pool.submit(client.post, url, json=talk) for _ in range(16)]
+        answers = [one.result().content for one in waiting]
         assert answers == [answer] * 16
         assert len({one.body for one in proxy.upstream.seen}) == 1
 
