@@ -8,7 +8,7 @@ look at a `ReadonlyContext`.
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Generic, Literal, TypeVar, cast
@@ -466,12 +466,19 @@ T = TypeVar("T")
 class Looked(Mapping[str, T], Generic[T]):
     """A mapping to read that knows which of its values were read."""
 
-    __slots__ = ("_values", "named", "read")
+    __slots__ = ("_asked", "_values", "named", "read")
 
     def __init__(self, values: Mapping[str, T]) -> None:
         self._values = dict(values)
+        self._asked: set[str] = set()
+        """The keys of which somebody asked whether they are there."""
         self.read: set[str] = set()
         self.named = False
+
+    @property
+    def seen(self) -> Set[str]:
+        """The keys whose values or names somebody has seen: all, where they were listed."""
+        return self._values.keys() if self.named else self.read | self._asked
 
     def __getitem__(self, key: str) -> T:
         value = self._values[key]
@@ -479,6 +486,7 @@ class Looked(Mapping[str, T], Generic[T]):
         return value
 
     def __contains__(self, key: object) -> bool:
+        self._asked.add(str(key))
         return key in self._values
 
     def __iter__(self) -> Iterator[str]:
@@ -487,7 +495,11 @@ class Looked(Mapping[str, T], Generic[T]):
         return iter(self._values)
 
     def __len__(self) -> int:
+        self.named = True
         return len(self._values)
+
+    def __reduce__(self) -> tuple[type[dict[str, T]], tuple[dict[str, T]]]:
+        return dict, (self.copy(),)  # a copy is a look at all of it
 
     def copy(self) -> dict[str, T]:
         """All of it, as a plain dict."""
@@ -575,10 +587,10 @@ class ReadonlyContext(WithDeps[DepsT]):
     @property
     def reads(self) -> frozenset[str]:
         """The keys and artifacts that were looked at; `session` for the log."""
-        artifacts = (f"artifact:{name}" for name in self._artifacts.read)
+        artifacts = (f"artifact:{name}" for name in self._artifacts.seen)
         log = ("session",) if "events" in self._looked else ()
         words = (USER_WORDS,) if "user_content" in self._looked else ()
-        return frozenset((*self._state.read, *artifacts, *log, *words))
+        return frozenset((*self._state.seen, *artifacts, *log, *words))
 
     def texts(self) -> Iterator[str]:
         """Every text that was looked at, wherever it stood."""

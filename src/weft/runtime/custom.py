@@ -11,6 +11,8 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     ItemsView,
+    Iterator,
+    KeysView,
     Mapping,
     ValuesView,
 )
@@ -503,19 +505,50 @@ class _ReadState(dict[str, Json]):
         return super().__contains__(key)
 
     def values(self) -> "ValuesView[Json]":  # type: ignore[override]
-        self._reads.update(self.keys())
+        self._read_all()
         return cast("ValuesView[Json]", super().values())
 
     def items(self) -> "ItemsView[str, Json]":  # type: ignore[override]
-        self._reads.update(self.keys())
+        self._read_all()
         return cast("ItemsView[str, Json]", super().items())
 
+    def __iter__(self) -> Iterator[str]:
+        self._read_all()
+        return super().__iter__()
+
+    def __reversed__(self) -> Iterator[str]:
+        self._read_all()
+        return super().__reversed__()
+
+    def __len__(self) -> int:
+        self._read_all()
+        return super().__len__()
+
+    def __eq__(self, other: object) -> bool:
+        return self.copy() == other
+
+    def __repr__(self) -> str:
+        return repr(self.copy())
+
+    def __reduce__(self) -> tuple[type[dict[str, Json]], tuple[dict[str, Json]]]:
+        return dict, (self.copy(),)
+
+    def keys(self) -> "KeysView[str]":  # type: ignore[override]
+        self._read_all()
+        return cast("KeysView[str]", super().keys())
+
     def copy(self) -> dict[str, Json]:
-        self._reads.update(self.keys())
+        self._read_all()
         return super().copy()
 
     def __or__(self, other: "dict[str, Json]") -> dict[str, Json]:  # type: ignore[override]
         return {**self.copy(), **other}
+
+    def __ror__(self, other: "dict[str, Json]") -> dict[str, Json]:  # type: ignore[override]
+        return {**other, **self.copy()}
+
+    def _read_all(self) -> None:
+        self._reads.update(super().keys())
 
     def __setitem__(self, key: str, value: Json) -> None:
         raise BadEvent(

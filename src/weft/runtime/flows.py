@@ -304,11 +304,11 @@ class NodeRun(Visitor[Events]):
             try:
                 choice = node.pick(state)
             except RunError as error:
-                read = self.invocation.flow.of_names(state.read)
+                read = self.invocation.flow.of_names(state.seen)
                 failure = await self._fail(node, "no_route", str(error), error, read)
                 yield failure.event
                 raise failure from error
-            read = self.invocation.flow.of_names(state.read)
+            read = self.invocation.flow.of_names(state.seen)
             if choice is None:
                 key = node.key if isinstance(node.key, str) and node.key else "the state"
                 words = f"no case of {node.name} holds for {key}; add .otherwise(...)"
@@ -433,12 +433,12 @@ class NodeRun(Visitor[Events]):
             holds = bool(await await_value(node.predicate(state)))
         except Exception as error:
             words = f"the predicate raised {type(error).__name__}: {error}"
-            read = self.invocation.flow.of_names(state.read)
+            read = self.invocation.flow.of_names(state.seen)
             failure = await self._fail(node, "step_error", words, error, read)
             yield failure.event
             raise failure from error
         if not holds:
-            read = self.invocation.flow.of_names(state.read)
+            read = self.invocation.flow.of_names(state.seen)
             failure = await self._fail(node, "expectation_failed", node.message, label=read)
             yield failure.event
             raise failure
@@ -484,9 +484,9 @@ class NodeRun(Visitor[Events]):
         except Exception as error:
             word = "until" if loop.until is not None else "while_"
             words = f"the loop's `{word}` raised {type(error).__name__}: {error}"
-            read = self.invocation.flow.of_names(state.read)
+            read = self.invocation.flow.of_names(state.seen)
             raise await self._fail(loop, "step_error", words, error, read) from error
-        self.invocation.flow.decide(self.place.path, self.invocation.flow.of_names(state.read))
+        self.invocation.flow.decide(self.place.path, self.invocation.flow.of_names(state.seen))
         return holds if loop.until is not None else not holds
 
     def _has_escalated(self, inner: Place) -> bool:

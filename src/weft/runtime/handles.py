@@ -72,7 +72,9 @@ class Opening:
             text, hidden = self.open_text(value, strict=True)
             whole = len(hidden) == 1 and hidden[0].text == text
             # a text that a handle is only a part of is the value of no field
-            used += [ArgumentSource(one.source if whole else "", one.label) for one in hidden]
+            used += [
+                ArgumentSource(one.source if whole else "", one.label, one.text) for one in hidden
+            ]
             return text
         if isinstance(value, dict):
             return {str(self._open(key, used)): self._open(one, used) for key, one in value.items()}

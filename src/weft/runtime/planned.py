@@ -12,6 +12,7 @@ from weft.content import FunctionCall
 from weft.declare.agent import COMMIT_PLAN
 from weft.session import Event
 from weft.session.flow import base_of
+from weft.tools.deferred import CALL
 from weft.values import Json, JsonObject
 
 
@@ -55,8 +56,11 @@ def find_step(
 
 
 def _use_up(steps: list[PlannedStep], call: FunctionCall) -> None:
+    name, args = call.name, call.args or {}
+    if name == CALL and isinstance(inner := args.get("arguments"), dict):
+        name, args = str(args.get("name")), inner
     for one in steps:
-        if one.fits(call.name or "", call.args or {}):
+        if one.fits(name or "", args):
             steps.remove(one)
             return
 

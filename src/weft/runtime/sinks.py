@@ -7,8 +7,10 @@ a part of a value, never after normalising.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from functools import lru_cache
 
 import msgspec
 
@@ -120,8 +122,9 @@ class ArgumentSource(msgspec.Struct, frozen=True):
     """Where the text of an argument came from that a handle stood for."""
 
     name: str
-    """The field of a result: `tool.field`."""
+    """The field of a result: `tool.field`; empty where the text is only a part of the value."""
     label: TrustLabel
+    text: str = ""
 
 
 def find_doubt(
@@ -148,14 +151,16 @@ def find_doubt(
     unvouched: dict[str, str] = {}
     for name, sources in tool.requires.items():
         value = args.get(name)
-        if any(one.name not in sources for one in opened.get(name, ())):
-            unvouched[name] = opened[name][0].name
+        doubtful = [one for one in opened.get(name, ()) if one.name not in sources]
+        if doubtful:
+            unvouched[name] = doubtful[0].name
             continue
-        if name in opened or label.is_trusted:
-            continue  # whole values of named fields; or a reply of trusted text alone
+        if label.is_trusted:
+            continue  # whole values of named fields, and what a reply of trusted text alone says
         vouchers = vouchers or Vouchers.of(invocation, place, plan)
+        whole = {one.text for one in opened.get(name, ())}
         for text in texts_of_argument(value, tool):
-            if vouchers.vouch(text, sources, is_tainted=bool(label.taint)):
+            if text in whole or vouchers.vouch(text, sources, is_tainted=bool(label.taint)):
                 continue
             unvouched[name] = vouchers.find_source(text)
             break
@@ -237,17 +242,59 @@ class Vouchers(msgspec.Struct, frozen=True):
         if any(stands_in(text, one) for one in self.texts):
             return True
         named = frozenset(sources)
-        values = [source for source, leaf in self.leaves if text in _texts_of(leaf.value)]
-        if any(source in named for source in values):
-            return True
-        return not is_tainted and not values
+        for source, leaf in self.leaves:
+            if source in named and any(is_same(text, one) for one in _texts_of(leaf.value)):
+                return True
+        return not is_tainted and not self._find_value(text)
 
     def find_source(self, text: str) -> str:
         """The source of untrusted text in which a value stands; empty where there is none."""
         for source, leaf in self.leaves:
             if text in str(leaf.value):
                 return source
+        return self._find_value(text)
+
+    def _find_value(self, text: str) -> str:
+        """The source whose whole value a text has, however it is spelled."""
+        spelled = _spell(text)
+        for source, leaf in self.leaves:
+            for one in _texts_of(leaf.value):
+                if is_same(text, one) or _is_made_of(text, spelled, one):
+                    return source
         return ""
+
+
+def is_same(text: str, other: str) -> bool:
+    """Whether two values are one: letter for letter; of numbers, by what they are."""
+    if text == other:
+        return True
+    if not (_NUMBER.fullmatch(text) and _NUMBER.fullmatch(other)):
+        return False
+    return _read_number(text) == _read_number(other)
+
+
+_MOST_COMMON = 5
+"""A value with no more letters than this stands in others by chance."""
+
+_LONGEST = 200
+"""A text with more letters than this is nobody's account or address."""
+
+
+def _is_made_of(text: str, spelled: str, value: str) -> bool:
+    """Whether a value stands in a text in other letters: apart from case, signs and blanks."""
+    if len(value) > _LONGEST or (_NUMBER.fullmatch(text) and _NUMBER.fullmatch(value)):
+        return False  # 1.0 is not 10
+    own = _spell(value)
+    if own == spelled:
+        return bool(own)
+    return len(own) > _MOST_COMMON and own in spelled and any(map(str.isdigit, own))
+
+
+@lru_cache(4096)
+def _spell(text: str) -> str:
+    """The letters and digits of a text, in one case."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(filter(str.isalnum, plain))
 
 
 _BEFORE = frozenset("\"'([{<,;:=`*\u201c\u2018\u00ab")

@@ -246,7 +246,7 @@ class ToolCall:
             edited = edited_arguments(self._progress.confirmed.get(call.id or ""))
         # what the user approved counts, not what the model asked for
         try:
-            args = edited if edited is not None else self._arguments(bound.tool)
+            args = self._arguments(bound.tool, edited)
         except UnknownHandle as unknown:
             words = f"there is no hidden text {unknown} in this session; use the name as it stands"
             return Outcome(call, {"error": words})
@@ -340,9 +340,12 @@ class ToolCall:
             known[str(diagnostic)] = diagnostic
             _log.warning("%s %s: %s", diagnostic.code, diagnostic.origin, diagnostic.message)
 
-    def _arguments(self, tool: Tool) -> JsonObject:
-        """The arguments with redacted values put back, if the policy says so; not for an agent."""
-        args = dict(self.call.args or {})
+    def _arguments(self, tool: Tool, edited: JsonObject | None) -> JsonObject:
+        """The arguments with redacted values put back, if the policy says so; not for an agent.
+
+        Those that a user `edited` have the names in them, too, that the question was shown with.
+        """
+        args = edited if edited is not None else dict(self.call.args or {})
         policy = self._plan.policy
         if policy.protections and hides_text(policy):
             opening = Opening(self._invocation, self._place)
@@ -588,7 +591,12 @@ class ToolCall:
         returned = _result_of(value, tool)
         if returned is None or self._edited is None:
             return returned
-        note = f"the user changed the arguments: the call was made with {compact(self._edited)}"
+        edited = compact(self._edited)
+        if hides_text(self._plan.policy):  # the user has read what is hidden, and may repeat it
+            before = self.call.args or {}
+            names = (name for name, one in self._edited.items() if before.get(name) != one)
+            edited = f"other values of {', '.join(names) or 'none of them'}"
+        note = f"the user changed the arguments: the call was made with {edited}"
         return Returned({**returned.response, "note": note}, returned.parts)
 
     async def _confirmation(
@@ -614,7 +622,8 @@ class ToolCall:
                 return None
             asked = _spell_asked(tool, args)
             payload: JsonObject = {"fingerprint": fingerprint, "asked": asked}
-            hint = f"May {call.name} be called with {compact(call.args or {})}?{why}"
+            written = args if self._opened else call.args or {}
+            hint = f"May {call.name} be called with {compact(written)}?{why}"
             if doubt is not None:
                 self._tell(doubt.diagnostic("asked about"))
                 hint = doubt.question(args) + why

@@ -322,6 +322,7 @@ class State(MutableMapping[str, Json]):
     def __iter__(self) -> Iterator[str]:
         for key, value in {**self._base, **self._written}.items():
             if value is not None:
+                self.reads.add(key)  # a name may be anybody's text, as a value may
                 yield key
 
     def __len__(self) -> int:
@@ -330,6 +331,9 @@ class State(MutableMapping[str, Json]):
     def to_dict(self) -> JsonObject:
         """All of it, as a plain dict."""
         return {key: self[key] for key in self}
+
+    def __reduce__(self) -> "tuple[type[State], tuple[JsonObject]]":
+        return State, (self.to_dict(),)  # a copy is a look at all of it
 
     def __repr__(self) -> str:
         return f"State({self.to_dict()!r})"

@@ -53,6 +53,7 @@ def search_tools(tools: Sequence[Tool]) -> tuple[Tool, Tool]:
         function=find_tools,
         effect="pure",
         untrusted=untrusted,
+        trust="untrusted" if untrusted else "trusted",
     )
     call = Tool(
         name=CALL,
