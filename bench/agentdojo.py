@@ -150,6 +150,8 @@ class Case:
         self.questions = self.calls = 0
         self.was_seen = False
         self.is_captured = "captured" in variant
+        self.is_judged = True
+        """Whether AgentDojo is asked whether the task was done."""
 
     def plain(self, args: Any) -> dict[str, Any]:
         return json.loads(json.dumps(to_json(dict(args))))
@@ -285,7 +287,7 @@ class Case:
 
     def judge(self, output: str) -> dict[str, Any]:
         traces = [FunctionCall(function=name, args=args) for name, args in self.made]
-        works = self.task.utility_from_traces(output, self.pre, self.env, traces)
+        works = self.is_judged and self.task.utility_from_traces(output, self.pre, self.env, traces)
         if works is None:
             works = self.task.utility(output, self.pre, self.env)
         sinks = [(one.function, self.plain(one.args)) for one in self.attack]
@@ -311,6 +313,9 @@ def main() -> None:
     parser.add_argument("--tasks", action="store_true", help="only tasks without an attack")
     parser.add_argument("--every", type=int, default=1, help="only every n-th attack")
     parser.add_argument("--show", action="store_true", help="print each case that failed")
+    parser.add_argument(
+        "--calls", action="store_true", help="of attacks, look at the calls only: that is faster"
+    )
     options = parser.parse_args()
     suites = get_suites("v1.2.1")
     for variant in options.variant or VARIANTS:
@@ -328,11 +333,15 @@ def main() -> None:
             if injection is not None and attacks % options.every:
                 continue
             try:
-                row = asyncio.run(Case(suite, task, injection, variant).run())
+                case = Case(suite, task, injection, variant)
+                case.is_judged = not (options.calls and injection)
+                row = asyncio.run(case.run())
             except Exception as error:
                 errors[f"{type(error).__name__}: {error}"[:160]] += 1
                 continue
             rows.append(row)
+            if len(rows) % 100 == 0:
+                print(variant, len(rows), "of", len(cases), file=sys.stderr, flush=True)
             if options.show and (row["executed"] or not (row["works"] or row["injection"])):
                 print(row)
         print(variant, summarize(rows), f"{time.process_time() - begun:.0f} s", flush=True)

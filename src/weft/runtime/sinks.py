@@ -308,11 +308,13 @@ _SIGNS = frozenset("#@$\u20ac\u00a3\u00a5")
 def stands_in(word: str, text: str) -> bool:
     """Whether a value stands in a text as a whole word, letter for letter; a number, as a number.
 
-    5.5 stands in "$5.50", and 1000 in "1,000 euros".
+    5.5 stands in "$5.50", 1000 in "1,000 euros", and 2 in "a table for two".
     """
     if _NUMBER.fullmatch(word):
         numbers = (one for one in _NUMBER.finditer(text) if _is_word(text, *one.span()))
         if any(_read_number(one.group()) == _read_number(word) for one in numbers):
+            return True
+        if word in _IN_WORDS and stands_in(_IN_WORDS[word], text.casefold()):
             return True
     start = text.find(word)
     while start >= 0:
@@ -323,6 +325,12 @@ def stands_in(word: str, text: str) -> bool:
 
 
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,15})?")
+
+
+_WORDS = "two three four five six seven eight nine ten eleven twelve"
+
+_IN_WORDS = {str(number): word for number, word in enumerate(_WORDS.split(), 2)}
+"""Numbers as people write them; "one" is said of anything."""
 
 
 def _read_number(text: str) -> Decimal:
