@@ -6,6 +6,8 @@ from itertools import product
 from weft import Agent, C, Route, Runner, Step, expect, timeout, tool, until
 from weft.content import Part
 from weft.declare import Node
+from weft.declare.policy_parts import HANDLE
+from weft.ir import Prompt
 from weft.session import MemoryStore
 from weft.testing import ScriptedModel, call
 
@@ -308,3 +310,31 @@ async def test_no_wish_of_the_user_is_asked_about_where_text_is_hidden() -> None
         reader = bot_for([look, "Seen."], name="reader")
         await try_one("in a sequence", reader >> bot_for([wish, "Done."]), words)
     assert not wrong, "\n".join(wrong)
+
+
+async def test_who_is_shown_only_a_handle_of_a_key_is_not_asked() -> None:
+    """A template, an item and a copy of a text that is hidden tell the agent nothing of it."""
+    views = {
+        "a template": (C.none(), "Know {found}"),
+        "a copy in a template": (C.none(), "Know {copy}"),
+        "an item": (C.none() + C.state("found"), ""),
+        "none": (C.none(), ""),
+    }
+    for name, (policy, instruction) in views.items():
+        MADE.clear()
+        script = [call("transfer", to="bob", amount=20), "Done."]
+        payer = Agent("payer", model=ScriptedModel(script), tools=[transfer])
+        found = Step(lambda state: {"copy": f"It is {state['found']}"}, name="copy")
+        payer = payer.instruct(instruction).sees(policy.hide())
+        result = await Runner(reading() >> found >> payer).run("Send 20 to bob")
+        assert not result.waiting, name
+        assert MADE == [{"to": "bob", "amount": 20}], name
+
+
+def reading() -> Agent:
+    """An agent that shows the user what it was not shown: its words are untrusted then."""
+
+    def show(prompt: Prompt) -> str:
+        return "It says " + HANDLE.findall(str([*prompt.items]))[-1]
+
+    return bot_for([call("look_around", what="all"), show], "reader").writes("found")

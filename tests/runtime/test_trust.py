@@ -322,6 +322,9 @@ async def test_noting_makes_the_call_and_says_so() -> None:
         ("Bob", "to (Bob)", True),
         ("bob", "to Bob", False),
         ("1", "1,000", False),
+        ("2", "a table for Two, please", True),
+        ("2", "it is twofold", False),
+        ("1", "not that one", False),
     ],
 )
 def test_a_value_is_vouched_for_as_a_whole_word(word: str, text: str, stands: bool) -> None:

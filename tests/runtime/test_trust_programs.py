@@ -10,9 +10,11 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from weft import Agent, Ask, C, RunConfig, Runner, Tool, ToolContext, compile, tool
+from tests.runtime.test_trust_routes import Listed
+from weft import Agent, Approve, Ask, C, RunConfig, Runner, Tool, ToolContext, compile, tool
 from weft.content import Blob, Content, FunctionResponse, Part
 from weft.declare import Node
+from weft.declare.tool import ToolListing, ToolSource
 from weft.diagnostics import Origin
 from weft.errors import DeclarationError, ProtectionError
 from weft.graph import graph_of, to_text
@@ -532,3 +534,132 @@ async def test_names_that_a_schema_leaves_free_are_words(value: str, waits: bool
     last = shell.uses(run_shell).instruct("{votes}").sees(C.none())
     node = reader.uses(read_ticket).writes("text") >> judge.instruct("{text}") >> last
     assert bool((await play(node, "Go", "ask")).waiting) is waits
+
+
+# --- values that are spelled otherwise, and values beside a handle
+
+
+@tool(effect="pure", trust={"iban": "typed"})
+def read_bill() -> JsonObject:
+    """Read a bill."""
+    return {"account": 12345678, "amount": "98.70", "iban": "DE-123456", "note": "EVIL"}
+
+
+@tool(requires={"to": ["user", "read_bill.iban"]}, trust="trusted")
+def pay(to: object) -> str:
+    """Pay somebody."""
+    return made("pay", to=str(to))
+
+
+@pytest.mark.parametrize(("to", "is_made"), [
+    ("12345678", False),
+    (12345678, False),
+    ("12345678 ", False),
+    ("1234-5678", False),
+    ("\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18", False),
+    ("account 12345678", False),
+    ('{"to": 12345678}', False),
+    ({"12345678": 1}, False),
+    ([["x"], 12345678.0], False),
+    (98.7, False),
+    ("$98.70", False),
+    ("DE-123456", True),  # a whole value of a field that is named
+    (["DE-123456", "98.7"], False),
+    (2, True),  # the user wrote it
+    (3, True),  # nobody else did: the planner itself
+], ids=str)  # fmt: skip
+async def test_a_value_of_a_field_that_is_not_named_is_not_vouched_for_in_other_letters(
+    to: Json, is_made: bool
+) -> None:
+    script = [call("read_bill"), call("pay", to=to), "Done."]
+    bot = Agent("bot", model=ScriptedModel(script), tools=[read_bill, pay])
+    await play(bot.sees(C.default().hide()), "Pay for two")
+    assert bool(MADE) is is_made
+
+
+@tool(requires={"to": ["user", "read_notes.sender"]}, trust="trusted")
+def write_to(to: list[str], text: str = "") -> str:
+    """Write to people."""
+    return made("write_to", to=[*to], text=text)
+
+
+@tool(effect="pure")
+def read_notes() -> list[JsonObject]:
+    """Read notes."""
+    return [{"sender": "ann", "account": 777888, "text": ORDER}]
+
+
+@pytest.mark.parametrize(("beside", "is_made"), [([], True), (["bob"], True), (["777888"], False)])
+async def test_a_value_beside_a_handle_is_checked_too(beside: list[str], is_made: bool) -> None:
+    def spell(prompt: Prompt) -> Part:
+        sender = re.findall(r'"sender":"([^"]*)"', str(prompt))[-1]
+        return call("write_to", to=[sender, *beside])
+
+    bot = Agent("bot", model=ScriptedModel([call("read_notes"), spell, "Done."]))
+    await play(bot.uses(read_notes, write_to).sees(C.default().hide()), "Write to the sender, bob")
+    assert bool(MADE) is is_made
+
+
+# --- what a person is asked, and answers
+
+
+@pytest.mark.parametrize("confirm", [True, False])
+async def test_a_person_reads_what_handles_stand_for_and_may_pass_them_on(confirm: bool) -> None:
+    @tool(name="post", confirm=confirm, requires=["to"], trust="trusted")
+    def post_it(to: str, text: str) -> str:
+        """Post a text."""
+        return made("post", to=to, text=text)
+
+    MADE.clear()
+    asks = pass_on("post", "text", to="?", text="?")
+    bot = Agent("bot", model=ScriptedModel([call("read_notes"), asks, "Done."]))
+    async with Runner(bot.uses(read_notes, post_it).sees(C.default().hide())) as runner:
+        await runner.run("Post it", session_id="s")
+        (question,) = await runner.pending()
+        assert ORDER in question.question
+        answer = Approve({**question.args, "to": "bob"})
+        result = await runner.resume(session_id="s", answers={question.call_id: answer})
+    assert MADE == [("post", {"to": "bob", "text": ORDER})]
+    assert "other values of to" in str(result.events)
+
+
+async def test_a_yes_to_one_of_two_calls_is_no_yes_to_the_other() -> None:
+    MADE.clear()
+    both = [call("push", branch=branch, message="x") for branch in ("good", "evil")]
+    script = [call("read_issue", number=4), Content(parts=tuple(both), role="model"), "Done."]
+    bot = Agent("bot", model=ScriptedModel(script), tools=[read_issue, push])
+    async with Runner(bot) as runner:
+        await runner.run("Look", session_id="s")
+        first, second = await runner.pending()
+        assert first.args["branch"] == "good"
+        result = await runner.resume(session_id="s", answers={first.call_id: True})
+        assert result.waiting
+        await runner.resume(session_id="s", answers={second.call_id: False})
+        assert [args["branch"] for _, args in MADE] == ["good"]
+
+
+# --- tools that are found
+
+
+def find_push() -> Listed:
+    listing = ToolListing((msgspec.structs.replace(push, deferred=True),))
+    return Listed(ToolSource("own", lambda: listing))
+
+
+async def test_a_planned_call_of_a_tool_that_is_found_is_made_once() -> None:
+    push_it = {"name": "push", "arguments": {"branch": "fix-4", "message": "x"}}
+    script = [
+        call("commit_plan", steps=[PLANNED]), call("read_issue", number=4),
+        call("call_tool", **push_it), call("call_tool", **push_it), "Done.",
+    ]  # fmt: skip
+    bot = Agent("bot", model=ScriptedModel(script), tools=[read_issue, find_push()]).plans()
+    await play(bot, "Look at it, and push")
+    assert [name for name, _ in MADE] == ["push"]
+
+
+async def test_what_the_authors_own_tools_do_is_not_hidden() -> None:
+    model = ScriptedModel([call("find_tools", query="push"), "Done."])
+    bot = Agent("bot", model=model, tools=[find_push()]).sees(C.default().hide())
+    result = await play(bot, "Push")
+    assert "Push a branch." in str(model.wires[-1])
+    assert result.label.is_trusted

@@ -5,6 +5,7 @@ in; and the laws of the IR, checked after every pass. A request that breaks one 
 a provider, or would say something nobody said; so a pass that breaks one is stopped here, by name.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -12,6 +13,7 @@ from typing import Literal, TypeVar, assert_never, cast, overload
 
 import msgspec
 
+from weft.declare.policy_parts import HANDLE
 from weft.declare.provider_tools import HostedTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import InvalidPrompt
@@ -266,15 +268,29 @@ class ItemsLabel(msgspec.Struct, frozen=True):
 
 
 def _sources_of(block: Block) -> Iterator[str]:
-    """The names of the keys, artifacts and memories that a block shows."""
-    spans = block.spans if isinstance(block, TextBlock) else ()
-    for origin in (block.origin, *[span.origin for span in spans]):
+    """The names of the keys, artifacts and memories that a block shows; a handle shows nothing."""
+    origins = [block.origin]
+    if isinstance(block, TextBlock):
+        if _HIDDEN_ITEM.fullmatch(block.text):
+            origins.clear()
+        start = 0
+        for span in block.spans:
+            if not HANDLE.fullmatch(block.text, start, span.end):
+                origins.append(span.origin)
+            start = span.end
+    for origin in origins:
         if origin.kind == "state":
             yield origin.name
         elif origin.kind == "artifact":
             yield f"artifact:{origin.name}"
         elif origin.kind == "memory":
             yield "memory"
+
+
+_HIDDEN_ITEM = re.compile(
+    rf"(?:\[\w+\] [\w.:-]{{1,40}}: )?{HANDLE.pattern}|\[hidden \S{{1,80}} {HANDLE.pattern}\]"
+)
+"""A value that is shown by its name, or a file, where a handle stands for it."""
 
 
 def label_of_items(items: Sequence[Item]) -> TrustLabel:
