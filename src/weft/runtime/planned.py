@@ -12,7 +12,6 @@ from weft.content import FunctionCall
 from weft.declare.agent import COMMIT_PLAN
 from weft.session import Event
 from weft.session.flow import base_of
-from weft.tools.deferred import CALL
 from weft.values import Json, JsonObject
 
 
@@ -56,6 +55,8 @@ def find_step(
 
 
 def _use_up(steps: list[PlannedStep], call: FunctionCall) -> None:
+    from weft.tools.deferred import CALL  # few agents plan
+
     name, args = call.name, call.args or {}
     if name == CALL and isinstance(inner := args.get("arguments"), dict):
         name, args = str(args.get("name")), inner
