@@ -532,8 +532,67 @@ def test_a_result_that_comes_late_or_never_leaves_a_legal_request_with_notes(mod
     for log, codes in (([*without, events[late]], False), (without, True)):
         compiled = last_of(C.default().fold(), log, model)
         assert notes_in(compiled)
-        check_request(compiled.dialect, compiled.wire, model)
+        assert check_request(compiled.dialect, compiled.wire, model) == ()
         assert ("WEFT201" in [one.code for one in compiled.diagnostics]) is codes
+
+
+def desk_events(harm: str) -> list[Event]:
+    """Two agents of a desk work one after the other, a third one as a tool; then harm is done."""
+    events = [user("Mend the gate, please.", inv="i0")]
+    for name, steps in (("bot", 40), ("helper", 40), ("bot", 6)):
+        events.append(calls("desk", "transfer_to_agent", {"agent_name": name}, f"t{name}{steps}"))
+        events.append(returns("desk", "transfer_to_agent", {"result": None}, f"t{name}{steps}"))
+        if steps < 40:
+            events.append(user("Now the weir, please.", inv="i1"))
+        for step in range(steps):
+            call = f"{name}{steps}_{step}"
+            text = "\n".join(f"{call} line {at}: {' '.join(WORDS)}" for at in range(60))
+            events.append(calls(name, "read", {"path": f"src/{call}.py"}, call, inv="i0"))
+            events.append(returns(name, "read", {"result": text}, call, inv="i0"))
+        inside = {"isolation_scope": f"t{name}", "branch": "desk.aside"}
+        events.append(says("aside", f"Aside of {name}.", inv="i0", **inside))
+    events = [
+        msgspec.structs.replace(event, id=f"e{at}", timestamp=float(at))
+        for at, event in enumerate(events)
+    ]
+    if harm == "late":
+        events.append(events.pop(8))
+    elif harm == "never":
+        del events[8]
+    elif harm == "erased":
+        events[7:11] = [msgspec.structs.replace(event, content=None) for event in events[7:11]]
+    elif harm == "deleted":
+        del events[7:11]
+    elif harm == "rewound":
+        back = Actions(rewind_before_invocation_id="i1")
+        events.append(Event("user", invocation_id="r", id="r", timestamp=900.0, actions=back))
+        events.append(user("Go on.", inv="i2", id="z", timestamp=901.0))
+    return events
+
+
+@pytest.mark.parametrize("harm", ["none", "late", "never", "erased", "deleted", "rewound"])
+@pytest.mark.parametrize("model", ["claude-opus-5", "gemini-2.5-flash", "openai-chat/o3"])
+def test_a_harmed_session_of_several_agents_gives_legal_requests_whose_notes_can_be_got_back(
+    model: str, harm: str
+) -> None:
+    workers = [
+        Agent(name, tools=[read], description=name).sees(C.default().fold())
+        for name in ("bot", "helper")
+    ]
+    desk = Agent("desk", model=model, sub_agents=workers)
+    session = Session("s", events=desk_events(harm))
+    known = values_of(session.events)
+    for name in ("bot", "helper"):
+        compiled = compile_request(desk, session=session, agent=name)
+        assert check_request(compiled.dialect, compiled.wire, model) == ()
+        steps = steps_in(notes_in(compiled))
+        assert len(steps) > 10
+        assert "Aside of" not in str(compiled.wire)
+        for step in steps:
+            asked = FunctionCall(name="recall", args={"handle": f"#{step}"})
+            assert "error" not in (found_among(known, asked).response or {"error": ""}), step
+        codes = {one.code for one in compiled.diagnostics}
+        assert ("WEFT201" in codes) is (harm == "never")
 
 
 def returns_in(event: Event) -> bool:

@@ -95,6 +95,24 @@ def test_a_run_that_folds_is_hardly_dearer_wherever_it_ends(model: str) -> None:
         assert one <= UNSURE * AT_MOST * other
 
 
+def test_what_references_left_out_pays_for_an_early_fold() -> None:
+    """Plain history would have read all of it, so a fold has that much to spend."""
+    words = "rose slowly over the whole night and fell again."
+    same = "\n".join(f"The level of weir {at} {words}" for at in range(300))
+    log = [user("Which gauge is broken?", id="u")]
+    for step in range(17):
+        rose = f"in region {step} rose slowly in the night and fell"
+        fresh = "\n".join(f"The level of gauge {at} {rose} {at * step} times." for at in range(40))
+        log.append(calls("bot", "measure", {"place": f"weir_{step}"}, f"c{step}"))
+        text = same if step < 5 else fresh
+        log.append(returns("bot", "measure", {"result": text}, f"c{step}"))
+    log.append(calls("bot", "measure", {"place": "end"}, "end"))
+    plain = bill_of("gpt-5", C.default(), log, head=10).costs
+    paid = bill_of("gpt-5", C.auto(), log, head=10)
+    assert paid.folded
+    assert all(one <= other for one, other in zip(paid.costs, plain, strict=True))
+
+
 # --- short runs, around the length from which on a provider keeps anything
 
 WORDS = ("level", "river", "gauge", "night", "station", "valve", "pump", "basin", "report")

@@ -60,6 +60,7 @@ from weft.passes.handles import (
     SURELY,
     block_tokens,
     declares_first,
+    left_out_of,
     needs_recall,
     offer_recall,
 )
@@ -510,7 +511,7 @@ class _Folds:
                 else:
                     self._due = plan
                 self._plain.pay(self._all)
-                self._paid.pay(self._before + self._tokens)
+                self._paid.pay(self.view + self._declared_tokens(env))
                 self._requests += 1
                 self._see_uses(item)
                 if expires:
@@ -544,7 +545,9 @@ class _Folds:
         return self._steps[at].tokens
 
     def _add(self, item: Item, env: Env) -> None:
-        index, tokens = self.read, sum(block_tokens(item, env))
+        sizes = block_tokens(item, env)
+        index, tokens = self.read, sum(sizes)
+        self._all += tokens + left_out_of(item, sizes, env)
         self.read += 1
         if any(map(_is_bound, item.blocks)):
             self._thought = index
@@ -565,7 +568,6 @@ class _Folds:
             self._front.append(item)
             self._opened += 1
             self._before += tokens
-            self._all += tokens
             self._known = self._task = self._task | {*names}
             self._task_files = self._named
             return
@@ -586,7 +588,6 @@ class _Folds:
         self._free += step.share < math.inf
         self._used[index] = self._requests
         self._tokens += tokens
-        self._all += tokens
         self._moment += tokens * self._requests
 
     # --- what to fold
@@ -707,7 +708,7 @@ class _Folds:
         room = min(by_rent, removed - LEAST)
         if room <= 0:
             return room
-        paid = self._paid.after(self._before + self._tokens - removed, known)
+        paid = self._paid.after(self.view + prices.recall - removed, known)
         plain = self._plain.after(self._all)
         soon = SOON_PAID * number * prices.read
         until_soon = (soon * removed - cost) / (prices.write + soon)
@@ -823,6 +824,10 @@ class _Folds:
         if env.tools.recall is None or self._hides:
             return True
         return env.tools.priced and declares_first(max(0, self._opening), env)
+
+    def _declared_tokens(self, env: Env) -> int:
+        """The tokens of the declaration of `recall` in a request, where Weft adds it."""
+        return self._prices.recall if self._is_declared(env) else 0
 
     def _known_before(self, env: Env) -> int:
         """The tokens before the first step that the provider finds again after a fold.
