@@ -87,7 +87,7 @@ is for those of them that the user's task names: they are what is to be changed.
 recorded runs of today's coding agents.
 """
 
-PATIENCE = 4.0
+PATIENCE = 3.0
 """A fold is due when the rent of what it takes out is this many times its cost.
 
 Few folds that take out nearly all cost as much as many small ones, which write again what stays,

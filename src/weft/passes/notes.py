@@ -52,7 +52,7 @@ _LONGEST_NAME = 56
 _VALUES = 10
 """How many short values of a result stand in a note at most."""
 
-_SHARE = 0.4
+_SHARE = 0.2
 """The names of a result take at most this share of its letters."""
 
 _REASONS = frozenset(
