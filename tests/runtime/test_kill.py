@@ -20,6 +20,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
+import psycopg
 import pytest
 
 from tests.runtime.journal import Line, read
@@ -70,6 +71,8 @@ def worker() -> Iterator[Worker]:
     worker = Worker()
     yield worker
     worker.close()
+    while _CONNECTIONS:
+        _CONNECTIONS.popitem()[1].close()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -90,6 +93,10 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return address
 
 
+_CONNECTIONS: dict[str, psycopg.Connection] = {}
+"""The server starts a process for each connection: one serves all tests."""
+
+
 def _execute(address: str, statement: str) -> list[tuple[str, ...]]:
     if address.startswith("sqlite"):
         connection = sqlite3.connect(address.removeprefix("sqlite:///"))
@@ -98,11 +105,10 @@ def _execute(address: str, statement: str) -> list[tuple[str, ...]]:
                 return connection.execute(statement).fetchall()
         finally:
             connection.close()
-    import psycopg
-
-    with psycopg.connect(address) as server:
-        cursor = server.execute(statement.encode())
-        return cursor.fetchall() if cursor.description else []
+    if address not in _CONNECTIONS:
+        _CONNECTIONS[address] = psycopg.connect(address, autocommit=True)
+    cursor = _CONNECTIONS[address].execute(statement.encode())
+    return cursor.fetchall() if cursor.description else []
 
 
 def _bury(address: str) -> None:
@@ -307,13 +313,14 @@ def killed(worker: Worker, address: str, tmp_path: Path, scenario: str) -> Itera
         trial = Trial(worker, address, tmp_path, scenario)
         if trial.attempt(kill_after=moment) != KILLED:
             continue  # calls that end at once are recorded at once: it had fewer moments
-        records = [(e.custom_metadata or {}).get("weft") for e in trial.events]
+        events = trial.events
+        records = [(e.custom_metadata or {}).get("weft") for e in events]
         yield Killed(
             trial,
             call,
             started=any(isinstance(r, dict) and r.get("started") == [call] for r in records),
             settled=any(isinstance(r, dict) and call in r.get("outcomes", {}) for r in records)  # type: ignore[operator]
-            or any(result.id == call for e in trial.events for result in e.results),
+            or any(result.id == call for e in events for result in e.results),
         )
         assert trial.about("done", "text")[-1] == calm.about("done", "text")[-1]
         assert not again(trial.lines, "began", "calls")
@@ -352,10 +359,11 @@ def test_a_call_is_approved_once_and_made_once_with_the_arguments_approved(
         assert trial.attempt() == 0
         rows = f"SELECT what FROM bookings WHERE call_id = '{trial.marked(call)}'"
         assert _execute(address, rows) == [("approved",)]
-        questions = [one for e in trial.events for one in e.calls if one.name == CONFIRMATION]
-        answers = [one for e in trial.events for one in e.results if one.name == CONFIRMATION]
+        log = trial.log
+        questions = [one for e in log.events for one in e.calls if one.name == CONFIRMATION]
+        answers = [one for e in log.events for one in e.results if one.name == CONFIRMATION]
         assert (len(questions), len(answers)) == (1, 1)
-        assert trial.log.waiting == {}
+        assert log.waiting == {}
 
 
 def test_a_call_that_untrusted_text_had_influence_on_is_made_once_after_a_yes(
@@ -375,10 +383,11 @@ def test_a_call_that_untrusted_text_had_influence_on_is_made_once_after_a_yes(
             assert trial.booked(call) == 0
         assert trial.attempt() == 0
         assert trial.booked(call) == 1
-        questions = [one for e in trial.events for one in e.calls if one.name == CONFIRMATION]
-        answers = [one for e in trial.events for one in e.results if one.name == CONFIRMATION]
+        log = trial.log
+        questions = [one for e in log.events for one in e.calls if one.name == CONFIRMATION]
+        answers = [one for e in log.events for one in e.results if one.name == CONFIRMATION]
         assert (len(questions), len(answers)) == (1, 1)
-        assert trial.log.waiting == {}
+        assert log.waiting == {}
 
 
 @pytest.mark.parametrize("scenario", BUILT_IN)
@@ -458,10 +467,11 @@ def test_an_unsafe_call_in_doubt_waits_for_a_word_and_is_never_made_again_unaske
         assert trial.attempt() == 0
         if doubt:
             begun = trial.times("began", call)
-            codes = [event.error_code for event in trial.events if event.error_code]
+            events = trial.events
+            codes = [event.error_code for event in events if event.error_code]
             assert codes == ["unknown_outcome"]
             assert trial.about("done", "text")[-1] == ""
-            length = len(trial.events)
+            length = len(events)
             assert trial.attempt() == 0, "nothing changes as long as nobody says anything"
             assert (trial.times("began", call), len(trial.events)) == (begun, length)
             if then == "retry":
