@@ -159,7 +159,7 @@ def test_a_failed_answer_is_not_recorded(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{", "this is not a recorded exchange"),
-        ("[]", "a list stands there"),
+        ("[]", "got a list"),
         ('{"request": {}}', "'responses' is missing"),
         ('{"recorded": "m", "version": 7}', "version 7 of a recording is not known"),
         ('{"model": "m", "request": {}, "responses": []}', "its whole answer"),

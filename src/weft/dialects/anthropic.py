@@ -678,7 +678,7 @@ class AnthropicDialect(Dialect):
                     )
                 case "tool_result":
                     if len(results) < index:
-                        message = "this result stands behind other blocks"
+                        message = "this result comes after other blocks"
                         raise Misshapen(at + place, message, "put results first")
                     results.append(
                         PairedPart(require_text(block, "tool_use_id", at + place), "", place)
@@ -1413,7 +1413,7 @@ class AnthropicTurnRules:
         short = False
         for where, long in marks:
             if long and short:
-                message = "a cache mark for an hour stands behind one for five minutes"
+                message = "a cache mark for an hour comes after one for five minutes"
                 yield Finding(REQUEST, where, message, "put those that last longer first")
             short = short or not long
 

@@ -406,7 +406,7 @@ def require_model_name(name: str, *, where: str) -> None:
     before = _ELSEWHERE.get(before, before)
     if colon and before in PROVIDERS and not slash:
         raise UsageError(
-            f"there is no client for the model `{name}`: a slash stands behind the provider",
+            f"there is no client for the model `{name}`: a slash follows the provider",
             where=where,
             hint=f"write {before}/{after or 'MODEL'}",
         )

@@ -231,7 +231,7 @@ def _require_once(data: bytes) -> None:
         names: set[str] = set()
         for name, _ in pairs:
             if name in names:
-                raise Problem(400, "malformed", f"the key `{name[:100]}` stands there twice")
+                raise Problem(400, "malformed", f"there are two keys `{name[:100]}`")
             names.add(name)
 
     try:

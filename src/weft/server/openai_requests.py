@@ -226,7 +226,7 @@ def read_object(value: Json, where: str) -> JsonObject:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise invalid(f"{describe_kind(value)} stands there, not an object", where=where)
+        raise invalid(f"got {describe_kind(value)}, not an object", where=where)
     return value
 
 

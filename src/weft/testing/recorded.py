@@ -270,7 +270,7 @@ def _read(path: Path) -> Iterator[RecordedExchange]:
         try:
             value = cast("object", json.loads(line))
             if not isinstance(value, dict):
-                raise ValueError(f"{describe_kind(value)} stands there")
+                raise ValueError(f"got {describe_kind(value)}")
             fields = cast("JsonObject", value)
             if "recorded" in fields:
                 _require_version(fields, where)
