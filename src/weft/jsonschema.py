@@ -299,18 +299,18 @@ def without_nulls(schema: JsonObject, value: Json) -> Json:
         return node if isinstance(node, dict) else {}
 
     def arms(node: JsonObject) -> list[JsonObject]:
-        return [follow(arm) for key in ("anyOf", "oneOf") for arm in _list(node.get(key))]
+        return [follow(arm) for key in ("anyOf", "oneOf") for arm in list_in(node.get(key))]
 
     def takes_null(node: JsonObject, above: tuple[int, ...] = ()) -> bool:
         if id(node) in above:  # a union of itself says nothing
             return False
         above = (*above, id(node))
-        either, every = arms(node), [follow(part) for part in _list(node.get("allOf"))]
+        either, every = arms(node), [follow(part) for part in list_in(node.get("allOf"))]
         if not all(takes_null(part, above) for part in every):
             return False
         if "enum" in node or "const" in node:
             # 0 stands for no `const`: None would say that null is allowed
-            return None in [*_list(node.get("enum")), node.get("const", 0)]
+            return None in [*list_in(node.get("enum")), node.get("const", 0)]
         if "type" in node:
             kinds = node["type"]
             return "null" in (kinds if isinstance(kinds, list) else [kinds])
@@ -327,7 +327,7 @@ def without_nulls(schema: JsonObject, value: Json) -> Json:
         if id(node) in above or not isinstance(value, (dict, list)):
             return value
         above = (*above, id(node))
-        for part in _list(node.get("allOf")):
+        for part in list_in(node.get("allOf")):
             value = clean(follow(part), value, above)
         if "properties" not in node:
             either = [arm for arm in arms(node) if arm.get("type") != "null"]
@@ -340,7 +340,7 @@ def without_nulls(schema: JsonObject, value: Json) -> Json:
         if isinstance(value, list):
             # `above` begins anew: each level of the value is walked once, so this ends
             return [clean(follow(node.get("items")), item) for item in value]
-        properties, required = node.get("properties"), _list(node.get("required"))
+        properties, required = node.get("properties"), list_in(node.get("required"))
         if not isinstance(value, dict) or not isinstance(properties, dict):
             return value
         parts = {key: follow(properties.get(key)) for key in value}
@@ -353,7 +353,8 @@ def without_nulls(schema: JsonObject, value: Json) -> Json:
     return value if deeper_than(value, MAX_DEPTH) else clean(schema, value)
 
 
-def _list(value: Json) -> list[Json]:
+def list_in(value: Json) -> list[Json]:
+    """The list, or an empty one where it is none."""
     return value if isinstance(value, list) else []
 
 
@@ -370,7 +371,7 @@ def expected(schema: JsonObject, *, limit: int = 200) -> str:
         values = node.get("enum", [node["const"]] if "const" in node else None)
         if isinstance(values, list):
             return ("one of " if len(values) > 1 else "") + ", ".join(map(compact, values))
-        arms = [*_list(node.get("anyOf")), *_list(node.get("oneOf"))]
+        arms = [*list_in(node.get("anyOf")), *list_in(node.get("oneOf"))]
         if arms:
             return " or ".join(say(arm, depth + 1) for arm in arms)
         kind = node.get("type")

@@ -40,6 +40,11 @@ def compact(value: object) -> str:
         return _unescaped.encode(value)
 
 
+def text_or_json(value: object) -> str:
+    """A text as it is, any other JSON value as compact text."""
+    return value if isinstance(value, str) else compact(value)
+
+
 def canonical(value: object) -> bytes:
     """The value as canonical JSON: sorted keys, compact, ASCII, so also lone surrogates encode."""
     return _sorted.encode(value).encode("ascii")

@@ -1,8 +1,10 @@
 """Schemas as types: whether a path leads anywhere, and which values a field can have."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from weft.dialects.wire import object_in, objects_in
 from weft.errors import with_article
+from weft.jsonschema import resolve
 from weft.values import Json, JsonObject
 
 MOST_CHOICES = 8
@@ -79,7 +81,7 @@ def _ways(
     several = (opened.get("anyOf") or opened.get("oneOf")) if opened is not None else None
     if not isinstance(several, list) or depth > MOST_CHOICES:
         return [opened if depth <= MOST_CHOICES else None]
-    ways = [way for one in _objects(several) for way in _ways(one, whole, depth + 1)]
+    ways = [way for one in objects_in(several) for way in _ways(one, whole, depth + 1)]
     return [way for way in ways if not _is_null(way)]
 
 
@@ -130,9 +132,9 @@ def may_lack(schema: JsonObject | None, path: Sequence[str | int]) -> bool:
 def _allows_null(schema: JsonObject | None, whole: JsonObject | None) -> bool:
     reference = schema.get("$ref") if schema is not None else None
     if isinstance(reference, str):
-        schema = _resolve_reference(reference, whole)
+        schema = resolve(whole or {}, reference)
     several = (schema.get("anyOf") or schema.get("oneOf")) if schema is not None else None
-    return isinstance(several, list) and any(_is_null(one) for one in _objects(several))
+    return isinstance(several, list) and any(_is_null(one) for one in objects_in(several))
 
 
 def is_within(value: float, schema: JsonObject | None) -> bool:
@@ -152,7 +154,7 @@ def unite(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None
     """The schema of a value that has either; None where one is unknown."""
     if one is None or other is None or one == other:
         return one if one == other else None
-    names = (_definitions(one), _definitions(other))
+    names = (object_in(one.get("$defs")), object_in(other.get("$defs")))
     # one name for two things: references into both cannot stand together
     if any(names[0][name] != names[1][name] for name in names[0].keys() & names[1].keys()):
         return None
@@ -167,11 +169,6 @@ def unite(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None
     if len(choices) > MOST_CHOICES:
         return None
     return {"anyOf": choices, "$defs": {**names[0], **names[1]}}
-
-
-def _definitions(schema: JsonObject) -> JsonObject:
-    definitions = schema.get("$defs")
-    return definitions if isinstance(definitions, dict) else {}
 
 
 def kind_of(schema: JsonObject | None) -> str:
@@ -207,26 +204,13 @@ def _resolve(schema: JsonObject | None, whole: JsonObject | None) -> JsonObject 
             return None
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            schema = _resolve_reference(reference, whole)
+            schema = resolve(whole or {}, reference)
             continue
         several = schema.get("anyOf")
         if isinstance(several, list):
-            choices = [one for one in _objects(several) if one.get("type") != "null"]
+            choices = [one for one in objects_in(several) if one.get("type") != "null"]
             if len(choices) == 1:
                 schema = choices[0]
                 continue
         return schema
     return None
-
-
-def _objects(values: list[Json]) -> Iterator[JsonObject]:
-    for value in values:
-        if isinstance(value, dict):
-            yield value
-
-
-def _resolve_reference(reference: str, whole: JsonObject | None) -> JsonObject | None:
-    value: Json = whole
-    for step in reference.removeprefix("#/").split("/"):
-        value = value.get(step) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else None

@@ -448,7 +448,11 @@ def _question(pending: Pending) -> Question:
     if pending.kind == "input":
         words = safe(pending.question)
         return Question(
-            pending.call_id, pending.name, words, gate=True, choices=tuple(choices_of(call))
+            pending.call_id,
+            pending.name,
+            words,
+            gate=True,
+            choices=tuple(choices_of(call.args or {})),
         )
     return Question(
         pending.call_id,

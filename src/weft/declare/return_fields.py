@@ -12,6 +12,7 @@ import msgspec
 
 from weft import schema
 from weft.errors import WeftError
+from weft.jsonschema import definitions, list_in
 from weft.session.flow import Declared
 from weft.values import Json, JsonObject
 
@@ -49,7 +50,7 @@ def read_return_fields(function: Callable[..., object] | None) -> ReturnedFields
         whole = schema.of_type(hint, where="return")
     except WeftError:  # not a type of JSON: it is read once it is there
         return UNKNOWN
-    leaves = [*_walk(whole, "result", _definitions(whole))]
+    leaves = [*_walk(whole, "result", definitions(whole))]
     return ReturnedFields(
         frozenset(name for name, _ in leaves if name),
         frozenset(name for name, rules in leaves if name and _is_free(rules)),
@@ -81,13 +82,8 @@ _OWN = frozenset(("result", "error", "media", "file"))
 """Fields that any result may have: its text, what went wrong, and what came beside it."""
 
 
-def _definitions(whole: JsonObject) -> JsonObject:
-    named = whole.get("$defs")
-    return named if isinstance(named, dict) else {}
-
-
 def _walk(
-    rules: Json, field: str, named: JsonObject, seen: frozenset[str] = frozenset()
+    rules: Json, field: str, named: Mapping[str, JsonObject], seen: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, JsonObject]]:
     """The leaves of a schema, each with the field it stands in; no name where any may stand."""
     if not isinstance(rules, dict):
@@ -95,11 +91,10 @@ def _walk(
         return
     reference = rules.get("$ref")
     if isinstance(reference, str):
-        name = reference.rpartition("/")[2]
-        if name not in seen:
-            yield from _walk(named.get(name, True), field, named, seen | {name})
+        if reference not in seen:
+            yield from _walk(named.get(reference, True), field, named, seen | {reference})
         return
-    inner = [one for word in ("anyOf", "oneOf", "allOf") for one in _list(rules.get(word))]
+    inner = [one for word in ("anyOf", "oneOf", "allOf") for one in list_in(rules.get(word))]
     for one in inner:
         yield from _walk(one, field, named, seen)
     if inner:
@@ -112,15 +107,13 @@ def _walk(
             yield "", {}
         return
     if rules.get("type") == "array":
-        items = [rules["items"]] if "items" in rules else _list(rules.get("prefixItems")) or [True]
+        items = (
+            [rules["items"]] if "items" in rules else list_in(rules.get("prefixItems")) or [True]
+        )
         for one in items:
             yield from _walk(one, field, named, seen)
         return
     yield (field if rules else ""), rules
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
 
 
 def _is_free(rules: JsonObject) -> bool:
@@ -129,5 +122,5 @@ def _is_free(rules: JsonObject) -> bool:
 
 def _members(rules: JsonObject) -> Iterator[str]:
     yield from (
-        one for one in (*_list(rules.get("enum")), rules.get("const")) if isinstance(one, str)
+        one for one in (*list_in(rules.get("enum")), rules.get("const")) if isinstance(one, str)
     )

@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 
 from weft.late import late_pattern
-from weft.values import Json, compact, require_json
+from weft.values import Json, require_json, text_or_json
 
 _NAME = r"[^\W\d]\w*"
 _PLACEHOLDER = (
@@ -205,7 +205,7 @@ def render(
 
 def to_text(value: Json, *, where: str = "state") -> str:
     """A value as a template inserts it: text as it is, anything else as compact JSON."""
-    return value if isinstance(value, str) else compact(require_json(value, where=where))
+    return text_or_json(require_json(value, where=where))
 
 
 def _variable(match: re.Match[str]) -> Variable:

@@ -18,7 +18,7 @@ from weft.errors import DeclarationError
 from weft.evals.task import AgentRun, MadeCall
 from weft.misuse import suggest_names
 from weft.runtime.shortcuts import run
-from weft.values import Json, compact, require_object
+from weft.values import Json, compact, require_object, text_or_json
 
 Context = EvaluatorContext[object, object, object]
 Order = Literal["exact", "in_order", "any_order"]
@@ -262,18 +262,23 @@ class ExpectedAnswer(_ByWord, Evaluator[object, object, object]):
             output = answers[self.turn - 1]
         expected = self.expected if self.expected is not None else ctx.expected_output
         is_open = self.contains is None and self.matches is None
-        reasons = [*self._missing(_text(output))]
+        reasons = [*self._missing(text_or_json(output))]
         if self.similar is not None:
-            likeness = _similarity(_text(output), _text(expected))
+            likeness = _similarity(text_or_json(output), text_or_json(expected))
             if likeness < self.similar:
-                words = f"{likeness:.0%} like {_text(expected)!r}, expected {self.similar:.0%}"
-                reasons.append(f"{_text(output)!r} is {words}")
+                words = (
+                    f"{likeness:.0%} like {text_or_json(expected)!r}, expected {self.similar:.0%}"
+                )
+                reasons.append(f"{text_or_json(output)!r} is {words}")
         # with `contains` or `matches` alone, the case's expected output is not compared
         elif self.expected is not None or is_open:
             if expected is None:
                 reasons.append("the case says nothing about the answer: give it expected_output")
-            elif output != expected and _text(output).strip() != _text(expected).strip():
-                reasons.append(f"expected {_text(expected)!r}, got {_text(output)!r}")
+            elif (
+                output != expected
+                and text_or_json(output).strip() != text_or_json(expected).strip()
+            ):
+                reasons.append(f"expected {text_or_json(expected)!r}, got {text_or_json(output)!r}")
         return EvaluationReason(not reasons, "; ".join(reasons) or None)
 
     def _missing(self, text: str) -> list[str]:
@@ -285,10 +290,6 @@ class ExpectedAnswer(_ByWord, Evaluator[object, object, object]):
         if self.matches is not None and re.search(self.matches, text) is None:
             missing.append(f"{text!r} does not match {self.matches!r}")
         return missing
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else compact(value)
 
 
 def _similarity(one: str, other: str) -> float:
@@ -332,12 +333,12 @@ class Judge(_ByWord, Evaluator[object, object, object]):
     async def evaluate(self, ctx: Context) -> EvaluationReason:
         """Ask the model."""
         record = AgentRun.of(ctx)
-        output = _text(ctx.output)
+        output = text_or_json(ctx.output)
         if self.turn is not None:
             output = record.answers[self.turn - 1] if self.turn <= len(record.answers) else ""
-        parts = {"question": _text(ctx.inputs), "answer": output}
+        parts = {"question": text_or_json(ctx.inputs), "answer": output}
         if ctx.expected_output is not None:
-            parts["expected"] = _text(ctx.expected_output)
+            parts["expected"] = text_or_json(ctx.expected_output)
         material = "\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in parts.items())
         agent = Agent("judge", model=self.model, instruction=_JUDGE, output_schema=_Verdict)
         result = await run(agent, f"<rubric>\n{self.rubric}\n</rubric>\n{material}")

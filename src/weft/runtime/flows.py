@@ -180,7 +180,7 @@ class NodeRun(Visitor[Events]):
             return None
         context = self.invocation.context(node.name, self.place)
         try:
-            content = await chain.added(Content, context)
+            content = await chain.ask_for_addition(Content, context)
             actions = context.actions.to_actions()
         except Exception as error:
             raise await self._callback_failure(node, context, error) from error
@@ -578,7 +578,7 @@ def decision_of(answer: FunctionResponse) -> Json:
 
 def check_decisions(asked: Event, answers: Content) -> None:
     """Refuse an answer that the gate which asked does not take; it goes on waiting."""
-    choices = {call.id: choices_of(call) for call in asked.calls if call.name == INPUT}
+    choices = {call.id: choices_of(call.args or {}) for call in asked.calls if call.name == INPUT}
     by_tool = {call.id: call for call in asked.calls if asked.provenance.asked is not None}
     for part in answers.parts or ():
         answer = part.function_response
@@ -597,9 +597,9 @@ def check_decisions(asked: Event, answers: Content) -> None:
             )
 
 
-def choices_of(call: FunctionCall) -> list[Json]:
+def choices_of(args: JsonObject) -> list[Json]:
     """What a gate's question lets somebody choose from; nothing if any answer will do."""
-    payload = (call.args or {}).get("payload")
+    payload = args.get("payload")
     choices = payload.get("choices") if isinstance(payload, dict) else None
     return choices if isinstance(choices, list) else []
 

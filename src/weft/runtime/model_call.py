@@ -283,7 +283,7 @@ class ModelCall:
         if self._traced is not None:
             self._traced.end(response)
         if self.context is not None and chain:
-            response = await chain.replaced(ModelResponse, response, self.context)
+            response = await chain.ask_for_replacement(ModelResponse, response, self.context)
         watched = await self._find_cache_miss(response) if response.usage is not None else None
         counts = response.usage is None and self._invocation.config.count_tokens
         is_charged = counts or self._invocation.config.budget is not None
@@ -610,7 +610,7 @@ def identify_calls(
         if call is not None:
             call_id, name = call.id or "", call.name or ""
             # a result finds its call by the id, so no two calls of a log may share one
-            if not call_id or call_id in taken or call_id in _known(log):
+            if not call_id or call_id in taken or call_id in _list_call_ids(log):
                 call_id = f"adk-{new_id()}"
             taken.add(call_id)
             if name not in tools:
@@ -629,7 +629,7 @@ def _legal_name(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or UNNAMED
 
 
-def _known(log: Strand[Event]) -> set[str]:
+def _list_call_ids(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
     known = log.memo[_CallIds]
     # the ids of a long log that is not decoded yet stand in its skim

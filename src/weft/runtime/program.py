@@ -92,7 +92,9 @@ class Program:
             self._inputs = {} if _is_plain(self.root) else _declared_inputs(self.root)
         return self._inputs
 
-    def inferred(self, session: Session, config: RunConfig, state: Mapping[str, Json]) -> "Program":
+    def infer_writers(
+        self, session: Session, config: RunConfig, state: Mapping[str, Json]
+    ) -> "Program":
         """The program as it runs in this session, when the application writes `state` now.
 
         Agents of a flow may write a key that nobody declared, because another one reads it. What
@@ -250,7 +252,7 @@ class BoundTool:
         """
         return self._quick >= 3 and self.tool.timeout is None
 
-    def timed(self, *args: object, **kwargs: object) -> object:
+    def call_timed(self, *args: object, **kwargs: object) -> object:
         """Call the function, and learn from how long it took."""
         assert self.function is not None
         begun = time.perf_counter()
@@ -435,7 +437,7 @@ class Chain(msgspec.Struct, frozen=True):
                 return answer
         return None
 
-    async def added(self, kind: type[Answer], *args: object) -> Answer | None:
+    async def ask_for_addition(self, kind: type[Answer], *args: object) -> Answer | None:
         """What the agent's callbacks add, or the plugins' instead; both are asked."""
         addition: Answer | None = None
         for group in (self.inner, self.outer):
@@ -446,7 +448,9 @@ class Chain(msgspec.Struct, frozen=True):
                     break
         return addition
 
-    async def replaced(self, kind: type[Answer], answer: Answer, *args: object) -> Answer:
+    async def ask_for_replacement(
+        self, kind: type[Answer], answer: Answer, *args: object
+    ) -> Answer:
         """The answer after the agent's callbacks, then the plugins', had a chance to replace it."""
         for group in (self.inner, self.outer):
             for callback in group:

@@ -484,7 +484,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
         require_inputs(inputs, {**session.state_for(id), **request.state})
     elif inputs:
         _require_begun(inputs, request, session)
-    program = program.inferred(session, request.config, request.state)
+    program = program.infer_writers(session, request.config, request.state)
     invocation.control.task = asyncio.current_task()
     if is_new:
         if isinstance(program.root, Agent):
@@ -539,7 +539,7 @@ def _is_repeated(invocation: Invocation, session: Session, program: Program) -> 
     if find_request(session, request, altered=altered) is None:
         return False
     id = request.request_id or ""
-    program = program.inferred(session, request.config, request.state)
+    program = program.infer_writers(session, request.config, request.state)
     invocation.control.task = asyncio.current_task()
     _go_on(invocation, session, id, program)
     invocation.is_repeated = True

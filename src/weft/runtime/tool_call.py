@@ -438,7 +438,9 @@ class ToolCall:
                     raised = error if self._bindings.raises else None
         # an error that ends the run is not to be talked over
         if watched and callbacks.after_tool and response is not None and raised is None:
-            replaced = await callbacks.after_tool.replaced(dict, response, context, tool, args)
+            replaced = await callbacks.after_tool.ask_for_replacement(
+                dict, response, context, tool, args
+            )
             if replaced is not response:
                 response = _answer_as_json(replaced, "after_tool")
         if response is not None and not is_small(response):
@@ -856,7 +858,7 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
 def _call_plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:
     """Call a plain function. What would end a thread or a generator becomes an error."""
     try:
-        return bound.timed(**kwargs)
+        return bound.call_timed(**kwargs)
     except (StopIteration, GeneratorExit, SystemExit, asyncio.CancelledError) as error:
         raise _failure(error) from error
 

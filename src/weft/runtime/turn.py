@@ -258,7 +258,7 @@ class Turn:
             self.progress.ended = True
             return ()
         context = self.new_context()
-        content = await chain.added(Content, context)
+        content = await chain.ask_for_addition(Content, context)
         addition = msgspec.structs.replace(content, role="model") if content is not None else None
         done = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
         event = await self._commit(self._event(addition, done, context))

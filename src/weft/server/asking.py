@@ -16,9 +16,10 @@ from weft.content import FunctionCall, Part
 from weft.errors import StoreError
 from weft.runtime import Runner
 from weft.runtime.approvals import Approve, Deny, Pending, pending_in
+from weft.runtime.flows import choices_of
 from weft.server.problems import Problem, invalid
 from weft.session import Session, SessionKey
-from weft.values import Json, JsonObject, compact
+from weft.values import JsonObject, compact, text_or_json
 
 
 def write_place(prefix: str, session: str, run: str, after: int = 0) -> str:
@@ -96,8 +97,8 @@ def _question(one: Pending, *, is_only: bool) -> str:
             reply = f'Reply "approve{suffix}", or "deny{suffix}: why not".'
             return f"Waiting for approval: {call}.{words} {reply}"
         case "input":
-            choices = _choices(one)
-            listed = f" ({', '.join(map(_choice_text, choices))})" if choices else ""
+            choices = choices_of(one.args)
+            listed = f" ({', '.join(map(text_or_json, choices))})" if choices else ""
             how = f'"answer{suffix}: ..."' if not is_only else "with the answer"
             return f"Waiting for an answer: {one.question}{listed} Reply {how}."
         case "result":
@@ -114,16 +115,6 @@ def _question(one: Pending, *, is_only: bool) -> str:
 
 def _shorten_text(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _choices(one: Pending) -> list[Json]:
-    payload = one.args.get("payload")
-    choices = payload.get("choices") if isinstance(payload, dict) else None
-    return choices if isinstance(choices, list) else []
-
-
-def _choice_text(choice: Json) -> str:
-    return choice if isinstance(choice, str) else compact(choice)
 
 
 def replies(session: Session, parts: Sequence[Part]) -> dict[str, object] | None:
@@ -161,7 +152,9 @@ def _value(question: Pending, response: JsonObject) -> object:
 def _reply(question: Pending, text: str) -> object:
     """What a text answers to a question; None where it does not."""
     if question.kind == "input":
-        fitting = [one for one in _choices(question) if _choice_text(one).lower() == text.lower()]
+        fitting = [
+            one for one in choices_of(question.args) if text_or_json(one).lower() == text.lower()
+        ]
         return fitting[0] if fitting else text
     word, _, rest = re.sub(r"[\s:,.!]+", " ", text, count=1).partition(" ")
     if word.lower() in _NO:

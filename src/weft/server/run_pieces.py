@@ -16,7 +16,7 @@ from weft.server.stream import stream_problem
 from weft.session import Event, Session, Usage
 from weft.session.event import without_temp
 from weft.session.lookback import RESERVED
-from weft.values import JsonObject, compact
+from weft.values import JsonObject, text_or_json
 
 
 class TextPiece(NamedTuple):
@@ -208,8 +208,7 @@ def refuse_question(question: Pending) -> object:
 def result_text(result: FunctionResponse) -> str:
     """What a call returned, as text."""
     response = result.response or {}
-    value = response["result"] if [*response] == ["result"] else response
-    return value if isinstance(value, str) else compact(value)
+    return text_or_json(response["result"] if [*response] == ["result"] else response)
 
 
 def describe_act(piece: RunPiece) -> str:

@@ -18,7 +18,7 @@ import httpx2
 from weft.content import Part
 from weft.media import type_by_content
 from weft.tools.remote import ArgumentPlace, Credential, HttpCallError, Operation
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, text_or_json
 
 QueryValue: TypeAlias = str | int | float | bool | None
 
@@ -252,7 +252,7 @@ def _join(value: Json, between: str) -> str:
 def _text(value: Json) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value if isinstance(value, str) else compact(value)
+    return text_or_json(value)
 
 
 def _encode(kind: str, value: Json, headers: dict[str, str]) -> bytes | None:

@@ -27,6 +27,7 @@ from weft.declare.tool import (
     check_names,
 )
 from weft.diagnostics import Origin, report
+from weft.dialects.wire import object_at
 from weft.errors import DeclarationError, describe_kind
 from weft.misuse import explain_mistakes, find_near, join_few
 from weft.tools.remote import (
@@ -134,7 +135,7 @@ class OpenAPI:
 
     @cached_property
     def _schemes(self) -> JsonObject:
-        schemes = _object_at(self._document, "components", "securitySchemes")
+        schemes = object_at(self._document, "components", "securitySchemes")
         return {name: _resolve(self._document, one) for name, one in schemes.items()}
 
     @cached_property
@@ -303,12 +304,6 @@ class _UnresolvedReference(Exception):
     """A reference that leads nowhere."""
 
 
-def _object_at(value: Json, *names: str) -> JsonObject:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
 def _resolve(document: JsonObject, value: Json) -> JsonObject:
     """An object, or the one that it refers to."""
     for _ in range(20):
@@ -353,7 +348,7 @@ def _read_operations(document: JsonObject) -> tuple[list[Operation], list[tuple[
     operations: list[Operation] = []
     problems: list[tuple[str, str]] = []
     taken: set[str] = set()
-    for path, item in _object_at(document, "paths").items():
+    for path, item in object_at(document, "paths").items():
         try:
             shared = _resolve(document, item)
         except _UnresolvedReference as error:
@@ -362,7 +357,7 @@ def _read_operations(document: JsonObject) -> tuple[list[Operation], list[tuple[
         for method in METHODS:
             if not isinstance(shared.get(method), dict):
                 continue
-            declared_id = _object_at(shared, method).get("operationId")
+            declared_id = object_at(shared, method).get("operationId")
             id = declared_id if isinstance(declared_id, str) and declared_id else f"{method} {path}"
             if id in taken:
                 problems.append((id, "another operation has its id"))
@@ -401,7 +396,7 @@ class _OperationReader:
         """The definitions that are being read, the innermost last."""
 
     def operation(self, id: str, method: str, path: str, item: JsonObject) -> Operation:
-        own = _object_at(item, method)
+        own = object_at(item, method)
         placed: list[ArgumentPlace] = []
         properties: JsonObject = {}
         required: list[Json] = []
@@ -412,7 +407,7 @@ class _OperationReader:
             schema = one.get("schema")
             is_json = isinstance(content, dict)
             if isinstance(content, dict):
-                schema = _object_at(content, next(iter(content), "")).get("schema")
+                schema = object_at(content, next(iter(content), "")).get("schema")
             rules = self._schema(schema if isinstance(schema, dict) else {})
             if isinstance(one.get("description"), str):
                 rules = {**rules, "description": one["description"]}
@@ -465,12 +460,12 @@ class _OperationReader:
         if not isinstance(own.get("requestBody"), dict):
             return ""
         body = _resolve(self._document, own["requestBody"])
-        content = _object_at(body, "content")
+        content = object_at(body, "content")
         chosen = next((one for one in _BODIES if one in content), "")
         chosen = chosen or next((one for one in content if one.endswith("+json")), "")
         if not chosen:
             raise _UnresolvedReference(f"its body is of {', '.join(content) or 'no type'}")
-        schema = _object_at(content, chosen).get("schema")
+        schema = object_at(content, chosen).get("schema")
         rules = self._schema(schema if isinstance(schema, dict) else {})
         properties["body"] = rules or {"description": f"of type {chosen}"}
         if body.get("required") is True:
