@@ -154,7 +154,7 @@ def _more(survey: Survey, world: World) -> dict[str, str]:
         sites.setdefault(id(site.node), []).append(site)
     keys: dict[str, str] = {}
     for first, second in pairs:
-        unknown = {key for site in sites.get(id(second), ()) for key in _unknown(site)}
+        unknown = {key for site in sites.get(id(second), ()) for key in _list_unknown_keys(site)}
         # with two unknown keys nobody can say which of them the answer is
         if len(unknown) == 1 and not unknown & {*keys.values()}:
             keys.setdefault(first.name, unknown.pop())
@@ -175,7 +175,7 @@ def _pairs(survey: Survey) -> Iterator[tuple[Agent, Node]]:
             yield first, second
 
 
-def _unknown(site: Site) -> Iterable[str]:
+def _list_unknown_keys(site: Site) -> Iterable[str]:
     """The keys that a site reads and nothing can have written."""
     world = site.world
     # code that cannot be seen may have written it

@@ -46,7 +46,7 @@ def models_command(options: CommandOptions) -> int:
         return 0
     source = "WEFT_MODEL" if _is_set("WEFT_MODEL") else "WEFT_MODEL is not set"
     print(f"default model: {default} ({source})")
-    if lacks := _unknown():
+    if lacks := _explain_default_model():
         print(f"  {lacks}")
     for place in places:
         mark = "ready  " if place.ready else "missing"
@@ -75,7 +75,7 @@ def _default() -> str:
     return f"{address.base}#{address.fragment}"
 
 
-def _unknown() -> str:
+def _explain_default_model() -> str:
     """Why the default model cannot be asked, or "" if it can."""
     from weft.models.registry import model_for
 

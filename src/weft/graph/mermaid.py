@@ -107,14 +107,14 @@ def _member(member: Member, lead: str) -> Iterator[str]:
     if isinstance(member, Vertex):
         yield f"{lead}{_vertex(member)}"
         return
-    inner = f"{lead}  " if member.framed else lead
-    if member.framed:
+    inner = f"{lead}  " if member.is_framed else lead
+    if member.is_framed:
         yield f"{lead}subgraph {member.id}[{_quote_label(frame_title(member))}]"
     if member.head is not None:
         yield f"{inner}{_vertex(member.head)}"
     for below in member.members:
         yield from _member(below, inner)
-    if member.framed:
+    if member.is_framed:
         yield f"{lead}end"
 
 

@@ -63,7 +63,7 @@ class Group:
     """What stands on the way to each member."""
 
     @property
-    def framed(self) -> bool:
+    def is_framed(self) -> bool:
         """Whether it is a thing of its own; an unnamed sequence is only its members."""
         return self.kind != "sequence" or bool(self.title)
 
@@ -129,14 +129,14 @@ def groups_of(member: Member) -> Iterator[Group]:
 
 def first(member: Member) -> str:
     """What is led to when the member is: itself, or the beginning of an unframed sequence."""
-    if isinstance(member, Group) and not member.framed:
+    if isinstance(member, Group) and not member.is_framed:
         return first(member.members[0])
     return member.id
 
 
 def last(member: Member) -> str:
     """What leads on when the member is done."""
-    if isinstance(member, Group) and not member.framed:
+    if isinstance(member, Group) and not member.is_framed:
         return last(member.members[-1])
     return member.id
 

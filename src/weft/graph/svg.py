@@ -361,7 +361,7 @@ def laid_out(graph: Graph) -> SvgBlock:
 def _member(member: Member) -> SvgBlock:
     if isinstance(member, Vertex):
         return _box_of(member)
-    if not member.framed:
+    if not member.is_framed:
         return _inside(member)
     return _frame_group(member, _inside(member))
 

@@ -89,7 +89,7 @@ class _Drawing:
         """A member as lines of one width, at most as wide as there is room."""
         if isinstance(member, Vertex):
             return self._box(member, room)
-        if not member.framed:
+        if not member.is_framed:
             return self._inside(member, room)
         title = frame_title(member)
         # frames within frames would leave no columns for the text

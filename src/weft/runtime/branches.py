@@ -101,7 +101,7 @@ async def run_map(
     outputs = _outputs(invocation, node, done)
     delta[node.into] = [outputs.get(inner.path) for inner, _ in nodes]
     actions = Actions(state_delta=delta, end_of_agent=True)
-    closed = place.branched(node.name, "").fork.removesuffix(".")
+    closed = place.on_branch(node.name, "").fork.removesuffix(".")
     label = invocation.flow.below([inner.path for inner in done])
     notes = Provenance(closed=closed)
     event = invocation.event(node.name, place, actions=actions, notes=notes, label=label)
@@ -120,7 +120,7 @@ def _elements(
     run_id = hashlib.blake2b(f"{invocation.id} {place.path}".encode(), digest_size=3).hexdigest()
     name = node.body.name
     return [
-        (place.child(name, index).branched(node.name, f"{name}_{index + 1}_{run_id}"), node.body)
+        (place.child(name, index).on_branch(node.name, f"{name}_{index + 1}_{run_id}"), node.body)
         for index in range(count)
     ]
 
@@ -262,7 +262,7 @@ def branches_of(place: Place, node: Parallel | Race) -> list[tuple[Place, Node]]
     for index, child in enumerate(node.branches):
         names[child.name] = names.get(child.name, 0) + 1
         name = child.name if names[child.name] == 1 else f"{child.name}_{names[child.name]}"
-        branches.append((place.child(child.name, index).branched(node.name, name), child))
+        branches.append((place.child(child.name, index).on_branch(node.name, name), child))
     return branches
 
 

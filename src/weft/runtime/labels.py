@@ -160,7 +160,7 @@ def restored_arguments(args: JsonObject, policy: Policy, session: Session) -> Re
     """The arguments of a call as the tool is to get them."""
     if not _allows(policy, "tools"):
         return Restored(args, {})
-    known = _known(policy, session, compact(args))
+    known = _resolve_placeholders(policy, session, compact(args))
     used: JsonObject = {}
     return Restored(cast("JsonObject", _value(args, known, used)), used)
 
@@ -172,7 +172,7 @@ def restored_answer(content: Content, policy: Policy, session: Session, *, is_js
         return Spoken(content, {})
     from weft.detect import restore_values
 
-    known = _known(policy, session, text)
+    known = _resolve_placeholders(policy, session, text)
     # a value with quotes in it would break the JSON
     if is_json:
         known = {placeholder: _in_json(value) for placeholder, value in known.items()}
@@ -202,7 +202,7 @@ def _allows(policy: Policy, place: Restore) -> bool:
     return any(isinstance(one, Redact) and place in one.restore for one in policy.protections)
 
 
-def _known(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
+def _resolve_placeholders(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
     """What the placeholders stand for. If this process made none of them, the log is read."""
     from weft.detect import PLACEHOLDER, Redaction, resolve_targets
     from weft.passes.redact import known_placeholders

@@ -41,7 +41,7 @@ class Place(NamedTuple):
         path = f"{self.path}/{step}" if self.path else step
         return Place(path, self.branch, self.scope)
 
-    def branched(self, parallel: str, name: str) -> "Place":
+    def on_branch(self, parallel: str, name: str) -> "Place":
         """The same place on a branch of its own, which no sibling sees."""
         below = f"{parallel}.{name}"
         return self._replace(branch=f"{self.branch}.{below}" if self.branch else below)

@@ -425,7 +425,7 @@ def read_event(data: bytes | str) -> Event:
 
 def event_from(value: object, refused: msgspec.ValidationError | None = None) -> Event:
     """The event that a JSON value is, in whichever spelling; `refused` is the first complaint."""
-    known, unknown = without_unknown(respelled(value, Event), Event)
+    known, unknown = without_unknown(respell_fields(value, Event), Event)
     try:
         event = msgspec.convert(known, Event)
     except msgspec.ValidationError:
@@ -439,7 +439,7 @@ def event_from(value: object, refused: msgspec.ValidationError | None = None) ->
 _HUMP = late_pattern(r"(?=[A-Z])")
 
 
-def respelled(value: object, kind: type[Value]) -> object:
+def respell_fields(value: object, kind: type[Value]) -> object:
     """The JSON of a `kind`, in camelCase and without nulls, as far as its fields are known."""
     if not isinstance(value, dict):
         return value
@@ -452,9 +452,11 @@ def respelled(value: object, kind: type[Value]) -> object:
             continue
         within = inner.get(name)
         if within is not None and isinstance(field_value, list):
-            field_value = [respelled(each, within) for each in cast("list[object]", field_value)]
+            field_value = [
+                respell_fields(each, within) for each in cast("list[object]", field_value)
+            ]
         elif within is not None:
-            field_value = respelled(field_value, within)
+            field_value = respell_fields(field_value, within)
         spelled[name] = field_value
     return spelled
 

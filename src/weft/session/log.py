@@ -71,7 +71,7 @@ class Session:
     ) -> None:
         # None stands for a key that is not there
         start = apply_delta({}, require_object(state or {}, where="session.state"))
-        log = Strand(admitted(events, Strand(), {}, where="session.events"))
+        log = Strand(admit_events(events, Strand(), {}, where="session.events"))
         self._fill(
             id, app_name, user_id, start, _fold(start, start, "", log), log, last_update_time
         )
@@ -144,7 +144,7 @@ class Session:
             if positions is None:
                 positions = positions_of(log)
             if not _is_new_and_sound(events, positions):
-                complete = admitted(events, log, positions, where="append")
+                complete = admit_events(events, log, positions, where="append")
                 for event in complete:
                     if event.partial:
                         complete = [event for event in complete if not event.partial]
@@ -389,7 +389,7 @@ def _overwritten(start: JsonObject, events: list[Event]) -> JsonObject:
     return {key: value for key, value in start.items() if key in written}
 
 
-def admitted(
+def admit_events(
     events: Iterable[Event], log: Strand[Event], positions: dict[str, int], *, where: str
 ) -> list[Event]:
     """The events that the log does not have yet, once they are known to be sound."""
@@ -429,7 +429,7 @@ def admitted(
 
 
 def _is_new_and_sound(events: Sequence[Event], positions: dict[str, int]) -> bool:
-    """Whether it is one event that `admitted` would let through, as nearly always."""
+    """Whether it is one event that `admit_events` would let through, as nearly always."""
     if len(events) != 1 or type(events[0]) is not Event:
         return False
     event = events[0]
@@ -528,7 +528,7 @@ _action_fields = attrgetter(*_ACTION_FIELDS)
 
 
 def _misplaced_error(value: object, where: str, wanted: str) -> SessionError:
-    return SessionError(f"{describe_kind(value)} stands there", where=where, hint=f"pass {wanted}")
+    return SessionError(f"got {describe_kind(value)}", where=where, hint=f"pass {wanted}")
 
 
 def _same(known: Event, event: Event) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 
 from weft.session.event import Event, written_by
 from weft.session.flow import TRUSTED, TrustLabel, flow_of, join_labels
-from weft.session.strand import Strand, folded, skim_of
+from weft.session.strand import Strand, fold_log, skim_of
 
 
 class WholeLabel(msgspec.Struct, frozen=True):
@@ -104,5 +104,5 @@ def key_labels(log: Strand[Event], names: Iterable[str] = ()) -> KeyLabels:
         plain = bool(keys) and all(one not in known for one in keys)
         if plain and skim.supplied is not None:  # plain talk keeps no artifacts
             kind = _RecentLabels
-    labels = folded(log, kind, lambda _: kind()) if kind is _RecentLabels else log.derive(kind)
+    labels = fold_log(log, kind, lambda _: kind()) if kind is _RecentLabels else log.derive(kind)
     return labels.after(log.tail) if log.tail else labels

@@ -14,7 +14,7 @@ import msgspec
 from weft.content import Content, Part
 from weft.media import SCHEME
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS, Event, Forks, forks_after, written_by
-from weft.session.strand import Skim, Strand, folded, skim_of
+from weft.session.strand import Skim, Strand, fold_log, skim_of
 from weft.values import JsonObject, spells
 
 _SUMMED = "a summary stands for it"
@@ -493,7 +493,7 @@ def facts_of(log: Strand[Event]) -> LogFacts:
     if known is not None:
         # a request asks more than once
         return known[1] if known[0] == log.settled else log.derive(LogFacts)
-    return folded(
+    return fold_log(
         log,
         LogFacts,
         lambda skim: LogFacts(
@@ -525,7 +525,7 @@ def supplied_keys(log: Strand[Event]) -> frozenset[str]:
     skim = skim_of(log)
     if skim is None or (noted := skim.supplied) is None:
         return log.derive(SuppliedKeys).keys
-    return folded(log, SuppliedKeys, lambda _: SuppliedKeys(noted)).keys
+    return fold_log(log, SuppliedKeys, lambda _: SuppliedKeys(noted)).keys
 
 
 def _captured_keys(event: Event, asked: Event | None) -> frozenset[str]:
@@ -587,7 +587,7 @@ def waiting_in(log: Strand[Event]) -> dict[str, str]:
     neither asks nor answers anything.
     """
     # nothing waits in plain talk
-    waiting = folded(log, _Waiting, lambda skim: _Waiting(before=skim.invocations))
+    waiting = fold_log(log, _Waiting, lambda skim: _Waiting(before=skim.invocations))
     if log.tail:
         waiting = waiting.after(log.tail)
     return {id: call.name for id, call in waiting.open.items()}
@@ -694,7 +694,7 @@ def addresses_in(log: Strand[Event]) -> tuple[str, ...]:
     if MediaReferences in log.memo:
         references = log.derive(MediaReferences)
     else:
-        references = folded(log, MediaReferences, _in_talk)
+        references = fold_log(log, MediaReferences, _in_talk)
     return (references.after(log.tail) if log.tail else references).uris
 
 

@@ -34,7 +34,7 @@ from weft.session.store import (
     key_of,
     part,
     require_place,
-    unknown,
+    unknown_session,
 )
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, has_lone_surrogate, require_json, require_object
@@ -181,7 +181,7 @@ class MemoryStore:
         with self._lock:
             record = self._records.get((session.app_name, session.user_id, session.id))
             if record is None:
-                raise unknown(key_of(session))
+                raise unknown_session(key_of(session))
             # the very same log: the common case needs no comparison
             if session.events is not record.events and not follows(session, record.events):
                 # the same append twice is one
@@ -294,7 +294,7 @@ class MemoryStore:
         with self._lock:
             record = self._records.get(key_of(session))
             if record is None:
-                raise unknown(key_of(session))
+                raise unknown_session(key_of(session))
             if not follows(session, record.events):
                 raise conflict(session, record.events)
             for growth in transaction.growths:
@@ -559,7 +559,7 @@ class LocalLease:
             self._tell()
 
     @property
-    def abandoned(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Whether the event loop is gone that was to release the lease."""
         return self._loop.is_closed()
 
@@ -632,7 +632,7 @@ class Leases:
                 self._lines[key] = deque((lease,))
                 return lease
             # its event loop ended without a release, as that of `asyncio.run` after an error
-            if len(line) == 1 and line[0].abandoned:
+            if len(line) == 1 and line[0].is_abandoned:
                 line[0].done = True
                 line[0] = lease
                 return lease
@@ -649,7 +649,7 @@ class Leases:
         """Who has the session in this process."""
         with self._lock:
             line = self._lines.get(key)
-            if not line or line[0].abandoned:
+            if not line or line[0].is_abandoned:
                 return None
             return Holder(this_process(), line[0].since)
 

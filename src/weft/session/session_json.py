@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from weft.content import Value, untrusted
 from weft.errors import SessionError, describe_kind
 from weft.late import late_pattern
-from weft.session.event import Event, event_from, respelled
+from weft.session.event import Event, event_from, respell_fields
 from weft.session.flow import flow_in, mark_imported
 from weft.session.provenance import without_trust
 from weft.values import Json, JsonObject, encode
@@ -229,7 +229,7 @@ def _respelled_session(
 
     A field is unknown where none of ours is missing: else it is one of them, misspelt.
     """
-    spelled = respelled(data, _SessionJson)
+    spelled = respell_fields(data, _SessionJson)
     if not isinstance(spelled, dict):
         raise refused or ValueError("expected an object")
     parsed = cast("dict[str, object]", spelled)

@@ -363,7 +363,7 @@ def exists_already(key: SessionKey) -> Conflict:
     )
 
 
-def unknown(key: SessionKey) -> StoreError:
+def unknown_session(key: SessionKey) -> StoreError:
     """The error for writing to a session that is not there."""
     return StoreError(
         "there is no such session", where=str(key), hint="create it first: await store.create(key)"

@@ -357,7 +357,7 @@ class OlderCalls(Protocol):
         ...
 
 
-def folded(log: Strand[Event], kind: type[Folded], talk: "Callable[[Skim], Folded]") -> Folded:
+def fold_log(log: Strand[Event], kind: type[Folded], talk: "Callable[[Skim], Folded]") -> Folded:
     """What a log adds up to; `talk` says what talk that nobody read comes to."""
     if log.memo.get(kind) is None and (skim := skim_of(log)) is not None:
         log.memo[kind] = skim.length, talk(skim)

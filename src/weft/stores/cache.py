@@ -188,7 +188,7 @@ def _make_sharer() -> Callable[[Event], Event]:
     texts: dict[str, str] = {}
     share, set_field = texts.setdefault, msgspec.structs.force_setattr
 
-    def shared(event: Event) -> Event:
+    def share_texts(event: Event) -> Event:
         author, invocation, content = event.author, event.invocation_id, event.content
         # events are frozen: nobody else has seen these yet
         if (same := share(author, author)) is not author:
@@ -201,7 +201,7 @@ def _make_sharer() -> Callable[[Event], Event]:
             set_field(event, "unread", _NO_FIELDS)
         return event
 
-    return shared
+    return share_texts
 
 
 def _decode_rows(known: StoredSession, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:

@@ -20,7 +20,7 @@ from weft.session.memory import (
     require_key,
     split_scopes,
 )
-from weft.session.store import Count, conflict, key_of, part, require_place, unknown
+from weft.session.store import Count, conflict, key_of, part, require_place, unknown_session
 from weft.session.strand import Strand
 from weft.stores import postgres_tables as tables
 from weft.stores.cache import SessionCache, require_recent
@@ -185,7 +185,10 @@ class PostgresStore:
             # taking the lease told how long the log is: no second round trip
             if look is not None and cached is not None and _is_newest(cached, look):
                 reader = StateReader(key)
-                app, user = reader.shared(key[:1], look.app), reader.shared(key[:2], look.user)
+                app, user = (
+                    reader.shared_state(key[:1], look.app),
+                    reader.shared_state(key[:2], look.user),
+                )
                 return cached.session(app, user)
         # a cached session is caught up, not read in part: the next run wants all of it
         in_part = recent is not None or after is not None
@@ -462,11 +465,11 @@ class PostgresStore:
         """The session as the database has it: for the cache, and as a value."""
         newest_and_shared = await tables.read_newest(connection, key, self._cache, self.url)
         if newest_and_shared is None:
-            raise unknown(key)
+            raise unknown_session(key)
         stored, app, user = newest_and_shared
         return stored, stored.session(app, user)
 
-    async def known(self, connection: Connection, session: Session) -> StoredSession:
+    async def newest_stored(self, connection: Connection, session: Session) -> StoredSession:
         """The session as it is cached, if the value is the same; else as the database has it."""
         cached = self._cache.get(key_of(session))
         if cached is not None and follows(session, cached.events):
@@ -536,7 +539,7 @@ class _PostgresTransaction:
         async with explaining(self._store.url):
             stored = self.stored
             if stored is None:
-                stored = await self._store.known(self._connection, self._session)
+                stored = await self._store.newest_stored(self._connection, self._session)
             if not follows(self._session, stored.events):
                 raise conflict(self._session, stored.events)
             growth = grow(self._session, events)

@@ -214,8 +214,12 @@ async def read_newest(
     elif length < len(cached.events) or archived > len(cached.events):
         cache.drop(key)
         return await read_newest(connection, key, cache, url)
-    app = reader.shared(key[:1], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 1])
-    user = reader.shared(key[:2], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 2])
+    app = reader.shared_state(
+        key[:1], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 1]
+    )
+    user = reader.shared_state(
+        key[:2], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 2]
+    )
     events: Iterable[RawRow] = (
         (row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None
     )

@@ -146,7 +146,7 @@ class StateReader:
             return {}
         return state
 
-    def shared(
+    def shared_state(
         self, scope: Sequence[str], rows: Iterable[tuple[str, bytes, int | None]]
     ) -> JsonObject:
         """The state of an app, or of one user of it; `scope` names which."""

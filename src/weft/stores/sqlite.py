@@ -27,7 +27,7 @@ from weft.session.memory import (
     require_key,
     split_scopes,
 )
-from weft.session.store import Count, conflict, key_of, part, require_place, unknown
+from weft.session.store import Count, conflict, key_of, part, require_place, unknown_session
 from weft.stores import sqlite_tables as tables
 from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import FIRST_PAUSE, inside, outwait, require_outside
@@ -191,8 +191,8 @@ class SqliteStore:
                 if stored is not None and (stored.number, stored.events.length) == (number, length):
                     reader = StateReader(key) if app or user else None
                     session = stored.session(
-                        reader.shared(key[:1], app) if reader is not None else {},
-                        reader.shared(key[:2], user) if reader is not None else {},
+                        reader.shared_state(key[:1], app) if reader is not None else {},
+                        reader.shared_state(key[:2], user) if reader is not None else {},
                     )
                     return part(session, recent=recent, after=after)
 
@@ -342,11 +342,11 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> Callable[[], int]:
             count = run_steps(connection, erase_user(FILE_SQL, app_name, user_id))
 
-            def settled() -> int:
+            def forget_user() -> int:
                 self._cache.drop_user(app_name, user_id)
                 return count
 
-            return settled
+            return forget_user
 
         return await self._write(work)
 
@@ -526,21 +526,21 @@ class SqliteStore:
         opened = self._ensure_open()
         look = opened.whole.require if whole else opened.whole.warn
 
-        def checked(connection: sqlite3.Connection) -> Callable[[], T]:
+        def check_first(connection: sqlite3.Connection) -> Callable[[], T]:
             look(connection)
             return work(connection)
 
-        return await self._await_work(opened.reader.run(checked))
+        return await self._await_work(opened.reader.run(check_first))
 
     async def _write(self, work: Work[T]) -> T:
         self._require_outside()
         opened = self._ensure_open()
 
-        def checked(connection: sqlite3.Connection) -> Callable[[], T]:
+        def check_first(connection: sqlite3.Connection) -> Callable[[], T]:
             opened.whole.require(connection)
             return work(connection)
 
-        return await self._await_work(opened.writer.run(checked))
+        return await self._await_work(opened.writer.run(check_first))
 
     async def _await_work(self, work: Awaitable[T]) -> T:
         with self.explaining():
@@ -554,7 +554,7 @@ class SqliteStore:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise explain_sqlite(error, self._path, timeout=self._timeout) from None
 
-    def known(self, key: SessionKey) -> StoredSession | None:
+    def newest_stored(self, key: SessionKey) -> StoredSession | None:
         """The session as this process knows it; whoever adds to it finds out if it is another."""
         return self._cache.get(key)
 
@@ -562,7 +562,7 @@ class SqliteStore:
         """The session as a connection sees it."""
         stored = tables.read_newest(connection, key, self._cache, self._path)
         if stored is None:
-            raise unknown(key)
+            raise unknown_session(key)
         return stored
 
     def _require_outside(self) -> None:
@@ -598,7 +598,7 @@ class _SqliteTransaction:
 
     def _append_rows(self, events: Sequence[Event]) -> tuple[StoredSession, Session]:
         connection, key = self._connection, key_of(self._session)
-        stored = self.stored or self._store.known(key)
+        stored = self.stored or self._store.newest_stored(key)
         if stored is None or not follows(self._session, stored.events):
             stored = self._store.newest(connection, key)
         if not follows(self._session, stored.events):

@@ -37,7 +37,7 @@ class Task(Protocol):
         """The transaction has ended well: who is to be told what."""
         ...
 
-    def failed(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """The transaction was rolled back."""
         ...
 
@@ -99,7 +99,7 @@ class ConnectionThread:
                 self._put(jobs)
                 return
         for job in jobs:
-            job.failed(StoreError("the store was closed meanwhile", where=self._name))
+            job.fail(StoreError("the store was closed meanwhile", where=self._name))
 
     def gather(self, job: Task) -> None:
         """Queue the job with others of this round of the event loop.
@@ -164,7 +164,7 @@ class ConnectionThread:
                 except Exception as error:
                     # the file cannot be opened: the next batch tries again
                     for job in batch:
-                        job.failed(error)
+                        job.fail(error)
             if watch is not None and due is not None and time.monotonic() >= due:
                 due = None
                 with suppress(StoreError, sqlite3.Error):  # the next look may do better
@@ -195,7 +195,7 @@ def read(connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
             connection.execute("BEGIN")
             job.work(connection)
         except Exception as error:
-            job.failed(error)
+            job.fail(error)
         else:
             _settle([job])
         finally:
@@ -255,7 +255,7 @@ class FileWriter:
             _roll_back(connection)
             # it was alone already; an addition has its careful way still to try
             if len(jobs) == 1 and not _adds(jobs[0]):
-                jobs[0].failed(error)
+                jobs[0].fail(error)
                 return
             for job in jobs:
                 self._alone(connection, job)
@@ -271,7 +271,7 @@ class FileWriter:
             connection.execute(_COMMIT)
         except Exception as error:
             _roll_back(connection)
-            job.failed(error)
+            job.fail(error)
         else:
             self._flush([job])
 
@@ -291,7 +291,7 @@ class FileWriter:
             hold.work(connection)
         except Exception as error:
             _roll_back(connection)
-            hold.failed(error)
+            hold.fail(error)
 
 
 _LOOK_EVERY = 0.05
@@ -376,11 +376,11 @@ class Flusher:
                 self._sync()
             except StoreError as error:
                 for job in jobs:
-                    job.failed(error)
+                    job.fail(error)
             except OSError as error:
                 self.failure = error
                 for job in jobs:
-                    job.failed(self._disk_error(error))
+                    job.fail(self._disk_error(error))
             else:
                 _settle(jobs)
         if self._descriptor >= 0:
@@ -447,7 +447,7 @@ class Job(Generic[T]):
         try:
             result = self._finish()
         except Exception as error:
-            self.failed(error)
+            self.fail(error)
             return None
 
         def settle() -> None:
@@ -456,7 +456,7 @@ class Job(Generic[T]):
 
         return Settlement(self._loop, settle)
 
-    def failed(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Give the error to whoever waits."""
 
         def settle() -> None:
@@ -524,7 +524,7 @@ class Hold:
             try:
                 end.work(connection)
             except Exception as error:
-                end.failed(error)
+                end.fail(error)
             else:
                 if commits:
                     self.flush([end])
@@ -540,9 +540,9 @@ class Hold:
         """Nobody waits for the whole."""
         return None
 
-    def failed(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """The transaction could not begin."""
-        self._begun.failed(error)
+        self._begun.fail(error)
 
     async def begin(self) -> sqlite3.Connection:
         """The connection, inside a transaction."""

@@ -19,7 +19,7 @@ from weft.errors import StoreError
 from weft.session import Event, Session, SessionInfo, SessionKey
 from weft.session.event import number_events
 from weft.session.memory import StoredSession
-from weft.session.store import exists_already, unknown
+from weft.session.store import exists_already, unknown_session
 from weft.session.strand import Strand
 from weft.session.talk import FetchTalk
 from weft.stores.cache import SessionCache, state_after
@@ -94,7 +94,7 @@ class ChapterWriter:
         require_keeping(keep_recent)
         limit = await self._run_steps(lambda: _limit(self._sql, key, keep_recent, before))
         if limit is None:
-            raise unknown(key)
+            raise unknown_session(key)
         await self._write(key, cache, limit)
         count = 0
         while packed := await self._run_steps(lambda: _pack_chapter(self._sql, key, limit)):
@@ -610,7 +610,7 @@ def _read_scope(
         (as_bytes(name).decode(errors="replace"), as_bytes(value), checksum)
         for name, value, checksum in rows
     ]
-    return reader.shared(owner, cells)
+    return reader.shared_state(owner, cells)
 
 
 def share(sql: StoreStatements, key: SessionKey, app: JsonObject, user: JsonObject) -> Steps[None]:

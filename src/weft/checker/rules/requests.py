@@ -226,7 +226,7 @@ def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
             unknown = [one for one in chosen if one not in names]
             # names that are left out may belong to another flow that shares the policy
             if only_these or names.isdisjoint(chosen) or any(_near(one, names) for one in unknown):
-                yield from (_unknown(one, names, place) for one in unknown)
+                yield from (_unknown_name(one, names, place) for one in unknown)
         matching = (one for one in selectors_in(agent.context) if isinstance(one, Matching))
         for tag in (tag for one in matching for tag in one.tag):
             if tag not in tags:
@@ -238,7 +238,7 @@ def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
                 )
 
 
-def _unknown(name: str, names: set[str], place: Origin) -> Diagnostic:
+def _unknown_name(name: str, names: set[str], place: Origin) -> Diagnostic:
     known = join_few(names)
     return report(
         "WEFT209",
