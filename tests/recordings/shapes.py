@@ -77,6 +77,24 @@ def pi(talk: list[Said]) -> list[Json]:
     return rows
 
 
+def qwen(talk: list[Said]) -> list[Json]:
+    rows: list[Json] = []
+    for at, one in enumerate(talk):
+        kind = one.who
+        part: JsonObject = {"text": one.text}
+        if one.who == "call":
+            part = {"functionCall": {"id": one.id, "name": "look", "args": {"q": one.text}}}
+        elif one.who == "result":
+            kind, response = "tool_result", {"output": one.text}
+            part = {"functionResponse": {"id": one.id, "name": "look", "response": response}}
+        role = "user" if one.who in ("user", "result") else "model"
+        rows.append({"uuid": f"m{at}", "parentUuid": f"m{at - 1}" if at else None,
+                     "sessionId": "s", "timestamp": TIME,
+                     "type": kind if role == "user" else "assistant", "model": MODEL,
+                     "message": {"role": role, "parts": [part]}})  # fmt: skip
+    return rows
+
+
 def atif(talk: list[Said]) -> JsonObject:
     steps: list[Json] = []
     for at, one in enumerate(talk):
@@ -335,5 +353,6 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "openhands": openhands,
     "openinference": openinference,
     "pi": pi,
+    "qwen-code": qwen,
     "swe-agent": swe_agent,
 }

@@ -1,7 +1,13 @@
 """A recorded call is shown as it was: its body, and where each block of it comes from."""
 
 import json
+from pathlib import Path
 
+import pytest
+
+from weft.errors import SessionError
+from weft.inspector import Inspection
+from weft.inspector.export import export
 from weft.recordings import Recording, exchanges_of
 from weft.recordings.read import read_recordings
 from weft.values import JsonObject
@@ -108,3 +114,44 @@ def test_a_retry_a_fork_and_a_sub_agent_are_found() -> None:
     ]  # fmt: skip
     assert (helper.parent, helper.relation, helper.forked) == (main.id, "sub-agent", 2)
     assert (fork.parent, fork.relation, fork.forked) == (main.id, "fork", 2)
+
+
+def test_a_request_whose_input_is_a_text_has_it_as_one_block() -> None:
+    (one,) = read({"model": "some-model", "input": "Tea or coffee?"})
+    (call,) = exchanges_of(one)
+    assert [block.text for block in call.blocks] == ["Tea or coffee?"]
+
+
+def test_a_sub_agent_of_copilot_is_started_by_its_call() -> None:
+    line = next(
+        json.loads(line)
+        for line in (Path(__file__).parent / "variants" / "variants.jsonl").read_text().split("\n")
+        if '"copilot sub-agent"' in line
+    )
+    main, helper = read_recordings(line["file"].encode(), name="events.jsonl")
+    assert (helper.parent, helper.relation, helper.forked) == (main.id, "sub-agent", 1)
+    assert [call.model for call in exchanges_of(main)] == ["gpt-x", "gpt-x"]
+    assert [call.model for call in exchanges_of(helper)] == ["small-x", "small-x"]
+    assert any(one.what == "token counts" for one in main.aside)
+
+
+def test_spans_in_which_no_model_was_asked_are_an_error() -> None:
+    span = {"name": "f", "spanContext": {"traceId": "t", "spanId": "1"}, "attributes": {"a": "b"}}
+    with pytest.raises(SessionError, match="no model was asked"):
+        list(read_recordings(json.dumps([span]).encode(), name="spans.json"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"model": "gpt-4o", "input": "Tea or coffee?"},
+        {
+            "model": "a-model-of-nobody",
+            "messages": [says("user", "Tea?"), says("assistant", "Tea")],
+        },
+    ],
+    ids=["one text", "unknown model"],
+)
+def test_a_recording_can_be_exported(line: JsonObject) -> None:
+    (one,) = read(line)
+    assert "Tea" in export(Inspection.of_recording(one), key="s")

@@ -279,8 +279,8 @@ class _DrawnRequest:
         lowered = request.lowered()
         wire, self._key = lowered.wire, lowered.turns
         turns = wire[self._key]
-        assert isinstance(turns, list)
-        self._turns: list[Json] = turns
+        # a request to Responses may have one text in the place of turns
+        self._turns: list[Json] = turns if isinstance(turns, list) else [turns]
         fields = list(wire)
         self._head = [(name, compact(wire[name])) for name in fields[: fields.index(self._key)]]
         self._common = 0 if before is None else self._same_turns(before)

@@ -282,7 +282,7 @@ def _below(value: Json, place: str, field: str, *, inside: bool = False) -> Iter
 
 
 def _object(value: JsonObject, place: str, field: str, *, inside: bool) -> Iterator[Found]:
-    if _is_display(value):
+    if _is_display(value) or _declares_tool(value):
         return
     speaks = field != "info" and _speaks(value)
     is_call, is_result = _is_call(value, field), _is_result(value, field)
@@ -325,6 +325,12 @@ def _is_display(value: JsonObject) -> bool:
     kind = text_at(value, "type")
     # what a sub-agent did meanwhile; data that a page draws; a notice about who speaks next
     return kind == "progress" or (kind.startswith("data-") and "data" in value)
+
+
+def _declares_tool(value: JsonObject) -> bool:
+    """Whether a message is a tool that was declared, as LangChain's handler writes them."""
+    content = value.get("content")
+    return isinstance(content, dict) and content.keys() == {"type", "function"}
 
 
 def _carries(value: JsonObject, notes: Collection[str]) -> bool:
@@ -439,7 +445,7 @@ def _is_result(value: JsonObject, field: str) -> bool:
         asked = part_kind == "retry-prompt" and bool(value.get("tool_name"))
         return asked or part_kind in ("tool-return", "builtin-tool-return")
     if isinstance(kind, str) and kind.endswith(("tool_result", "_call_output", "call_response")):
-        return True
+        return "message" not in value  # else it is the line around one
     if kind == "function_result":
         return "call_id" in value
     if kind in ("tool-result", "tool-error") or "success" in value:
@@ -528,7 +534,8 @@ _NOTES = frozenset(
     ("response_metadata", "additional_kwargs", "usage", "usage_metadata", "providerMetadata",
      "callProviderMetadata", "provider_details", "artifact", "title", "logprobs", "error",
      "retry_message", "info", "extra", "reasoning_details",
-     "intentionSummary", "toolTelemetry", "detailedContent", "details", "partialArgs", "intent")
+     "intentionSummary", "toolTelemetry", "detailedContent", "details", "partialArgs",
+     "partialJson", "intent", "errorMessage")
 )  # fmt: skip
 """Fields about a message that no model is sent."""
 

@@ -223,7 +223,7 @@ class _BodyReader:
         ]
         for at, turn in enumerate(turns[same:], same):
             # one by one: two turns of one side may be read as one
-            reading = target.read({name: [turn]})
+            reading = target.read({name: turn if isinstance(turn, str) else [turn]})
             own = [("system", one) for one in reading.system]
             own += [(read.role, one) for read in reading.turns for one in read.parts]
             self._pieces.append(

@@ -40,11 +40,17 @@ class TranscriptLine(NamedTuple):
 def is_claude_code(row: JsonObject) -> bool:
     """Whether a line is one of Claude Code's."""
     if row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict):
-        return "uuid" in row or "sessionId" in row or "session_id" in row
+        message = object_in(row["message"])
+        if "parts" in message:  # Qwen Code has such lines too
+            return False
+        named = "uuid" in row or "sessionId" in row or "session_id" in row
+        return named or (message.get("role") == row["type"] and "timestamp" in row)
     if row.get("type") == "summary":
         return "leafUuid" in row
     if row.get("type") == "system" and "session_id" in row:  # what the program prints as it runs
         return True
+    if isinstance(object_in(row.get("message")).get("parts"), list):
+        return False
     return ("sessionId" in row and "type" in row) or row.get("type") == "file-history-snapshot"
 
 
@@ -55,12 +61,14 @@ def read_claude_code(lines: Sequence[TranscriptLine], name: str, where: str) -> 
     ids = (text_at(line.value, "sessionId") or text_at(line.value, "session_id") for line in lines)
     id = next(filter(None, ids), name)
     spoken = any(line.value.get("type") in ("user", "assistant") for line in main)
-    if spoken or not sides:
-        yield _ClaudeCode(where).read(main, id)
+    whole = _ClaudeCode(where).read(main, id) if spoken or not sides else None
+    if whole is not None:
+        yield whole
     for number, side in enumerate(_conversations(sides), 1):
         agent = text_at(side[0].value, "agentId") or _caller(side[0]) or str(number)
         place = f"{where}, sub-agent {agent}"
-        yield _ClaudeCode(place).read(side, f"{id}/{agent}")
+        one = _ClaudeCode(place).read(side, f"{id}/{agent}")
+        yield one if whole is None else one.started_by(whole, _caller(side[0]))
 
 
 def _is_side(line: TranscriptLine) -> bool:

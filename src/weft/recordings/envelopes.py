@@ -192,14 +192,20 @@ def _cassette_body(side: JsonObject) -> Json:
     return body.get("string", body.get("base64_string")) if isinstance(body, dict) else body
 
 
+_OTHER_ENDPOINT = re.compile(r"/(?:embeddings|moderations|rerank)\b|:embedContent|:countTokens")
+"""Where no model is asked to answer."""
+
+
 def _http_calls(calls: Iterator[tuple[str, JsonObject]]) -> Opened:
     """The requests to models among all that were made."""
     calls_found: list[Json] = []
     omitted: list[tuple[str, str]] = []
     for place, call in calls:
         request = call.get("request")
-        is_call = isinstance(request, dict) and any(
-            DIALECTS[name].is_request(request) for name in DIALECTS
+        is_call = (
+            isinstance(request, dict)
+            and any(DIALECTS[name].is_request(request) for name in DIALECTS)
+            and not _OTHER_ENDPOINT.search(text_at(call, "path"))
         )
         if is_call:
             calls_found.append({**call, "method": None})

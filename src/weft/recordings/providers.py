@@ -291,9 +291,12 @@ def is_bedrock(messages: list[JsonObject]) -> bool:
     return any(block.keys() & _CONVERSE.keys() for block in blocks)
 
 
-def is_converse(request: JsonObject) -> bool:
+def is_converse(request: JsonObject, response: Json = None) -> bool:
     """Whether a request is to Converse, also one of plain texts."""
-    if "modelId" not in request or "anthropic_version" in request:
+    answered = "message" in object_in(object_in(unwrap_answer(response)).get("output"))
+    if not answered and not request.keys() & {"modelId", "inferenceConfig"}:
+        return False
+    if "anthropic_version" in request:
         return False
     messages = objects_in(request.get("messages"))
     blocks = [block for one in messages for block in objects_in(one.get("content"))]
@@ -343,7 +346,8 @@ def bedrock_model(id: str) -> str:
 
 def _converse_answer(response: Json, model: str) -> Json:
     """What Converse answered, as Anthropic would have."""
-    body = object_in(unwrap_answer(response))
+    answer = unwrap_answer(response)
+    body = object_in(cast("Json", parse_json(answer)) if isinstance(answer, str) else answer)
     message = object_in(object_in(body.get("output")).get("message"))
     if not message:
         return response
@@ -500,6 +504,30 @@ def take_answer(
         place=where,
     )
     return True
+
+
+def dialect_of_answer(answer: Json) -> str:
+    """Whose answer it is, where its own shape says so; empty where it does not."""
+    body = unwrap_answer(answer)
+    if isinstance(body, str):
+        parsed = parse_json(body)
+        body = cast("Json", parsed) if parsed is not None else body
+    if isinstance(body, list):
+        body = next((one for one in body if one), None)
+    if isinstance(body, str):
+        return "anthropic" if _BEGINS_STREAM.search(body[:_HEAD]) else ""
+    whole = object_in(body)
+    data = whole.get("data", whole)
+    first = object_in(cast("Json", parse_json(data)) if isinstance(data, str) else data)
+    if first.get("type") == "message_start":
+        return "anthropic"
+    if whole.get("type") == "message" and isinstance(whole.get("content"), list):
+        return "anthropic"
+    return "anthropic" if whole.get("type") == "error" and "error" in whole else ""
+
+
+_HEAD = 2_000
+_BEGINS_STREAM = re.compile(r"^event: *message_start|^data: *\{\"type\": *\"message_start\"", re.M)
 
 
 def unwrap_answer(answer: Json) -> Json:

@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, Protocol, cast
+from urllib.parse import unquote
 
 import msgspec
 
@@ -63,6 +64,8 @@ from weft.recordings.frameworks import (
 from weft.recordings.joining import join_calls
 from weft.recordings.providers import (
     LISTS,
+    bedrock_model,
+    dialect_of_answer,
     is_bedrock,
     is_converse,
     read_bedrock,
@@ -96,12 +99,14 @@ from weft.recordings.runs import (
     is_gemini_lines,
     is_openhands,
     is_pi,
+    is_qwen,
     read_agent_framework,
     read_autogen,
     read_copilot,
     read_gemini_lines,
     read_openhands,
     read_pi,
+    read_qwen,
 )
 from weft.recordings.spans import (
     FLAVOURS,
@@ -115,6 +120,7 @@ from weft.recordings.spans import (
 )
 from weft.recordings.traces import (
     asks_model,
+    find_wrappers,
     is_observation,
     is_trace,
     is_trace_head,
@@ -376,7 +382,8 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
     if name.endswith((".yaml", ".yml")) or lines[0][1].startswith(_CASSETTE):
-        yield from values.read(read_yaml(data, name), Path(name).stem, name)
+        read = values.read(read_yaml(data, name), Path(name).stem, name)
+        yield from values.require_some(read, ())
         return
     if lines[0][1].startswith((b"data:", b"event:", b"id:")):  # a stream that was saved
         lines = [(number, line[5:]) for number, line in lines if line.startswith(b"data: {")]
@@ -399,7 +406,8 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
         # its first line is broken
         yield from _read_lines(lines, values)
         return
-    yield from _with(values.read(value, Path(name).stem, name), asides)
+    read = values.read(value, Path(name).stem, name)
+    yield from values.require_some(_with(read, asides), ())
 
 
 _CASSETTE = (b"interactions:", b"http_interactions:", b"---\n")
@@ -482,6 +490,8 @@ class _Values:
         """Tools that ran in spans; code may have called them, and then an answer has the name."""
         self.agents: dict[str, tuple[str, str]] = {}
         """The agent that a span names, if any, and the span around it."""
+        self.repeated: set[str] = set()
+        """The steps of a trace that are around a call, and have its words once more."""
         self.stem = Path(name).name.partition(".")[0] or name
 
     def rows(
@@ -503,6 +513,9 @@ class _Values:
             yield from _with(whole, Asides.of(*mended.values(), _torn_line(torn)))
             return
         errors = [*broken]
+        self.repeated = find_wrappers(
+            one for row in rows for one in objects_in(cast("Json", [row.value]))
+        )
 
         def read_rows() -> Iterator[Recording]:
             for number, row in enumerate(rows, 1):
@@ -517,7 +530,7 @@ class _Values:
                     if number == len(rows) and torn is not None:
                         errors.append(torn)
 
-        yield from self._require_some(self._join(read_rows()), errors)
+        yield from self.require_some(self._join(read_rows()), errors)
 
     def stream(self, log: _LogFile) -> Iterator[Recording]:
         """The recordings of a log, line by line; what its lines share is kept once."""
@@ -538,7 +551,7 @@ class _Values:
 
         joined = [*self._join(read_rows(), in_order=True)]
         whole = _with(joined, _torn_line(torn[0] if torn else None))
-        yield from self._require_some(whole, errors)
+        yield from self.require_some(whole, errors)
 
     def _conversation(self, rows: Sequence[TranscriptLine]) -> Iterable[Recording] | None:
         """The recordings of lines that are messages, events or a transcript; None if not so."""
@@ -585,7 +598,7 @@ class _Values:
 
         return recording._replace(exchanges=tuple(map(name_agent, recording.exchanges)))
 
-    def _require_some(
+    def require_some(
         self, recordings: Iterable[Recording], errors: Sequence[SessionError]
     ) -> Iterator[Recording]:
         """The recordings, then the first error that was met; or one that nothing was there."""
@@ -611,7 +624,14 @@ class _Values:
         if isinstance(value, dict):
             opened = open_envelope(value) or open_page(value, _is_document)
             if opened is None:
-                counted: list[tuple[str, Json]] = [] if is_spans(value) else [(where, value)]
+                # what stands around a call repeats it, and its tools are counted by their names
+                repeats = (
+                    is_spans(value)
+                    or is_trace(value)
+                    or (is_observation(value) and not asks_model(value))
+                    or text_at(value, "id") in self.repeated
+                )
+                counted: list[tuple[str, Json]] = [] if repeats else [(where, value)]
                 yield from self._account(counted, self._object(value, id, where), where)
                 return
             for what, place in opened.omitted:
@@ -623,7 +643,7 @@ class _Values:
                 return
             value = opened.value
             if not value:
-                yield from self._require_some((), ())
+                yield from self.require_some((), ())
         if not isinstance(value, list):
             raise SessionError("this is not a recording", where=where, hint=FORMS)
         if not value:
@@ -636,6 +656,7 @@ class _Values:
                 for what, place in states.omitted:
                     self.skipped.add(what, _REPEATS, f"{where}{place}")
                 value = cast("list[Json]", states.value)
+            self.repeated |= find_wrappers(objects)
             read = (
                 recording
                 for number, one in enumerate(value, 1)
@@ -698,18 +719,20 @@ class _Values:
             return
         label = str(raw.get("id") or raw.get("custom_id") or id)
         inner = _request_in(raw)
-        request = raw if inner is None else inner
+        response = None if inner is None else _answer_in(raw)
+        request = _with_bedrock_model(raw, raw if inner is None else inner)
         named = raw.get("dialect")
         dialect = named if isinstance(named, str) and named in DIALECTS else dialect_of(request)
+        if dialect == CHAT and dialect != named:  # several providers take such messages
+            dialect = dialect_of_answer(response) or _dialect_of_address(raw) or dialect
         if self.format in LISTS:
             dialect = self.format or ""
         messages = request.get("messages")
-        response = None if inner is None else _answer_in(raw)
         listed = (
             [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
         )
         own = _format_of(listed, self.format)
-        if (own is not None and own.name == "bedrock") or is_converse(request):
+        if (own is not None and own.name == "bedrock") or is_converse(request, response):
             yield read_bedrock(request, label, where, response=response)
             return
         foreign = own is not None and own.name not in LISTS
@@ -784,7 +807,14 @@ class _Values:
             kind = f"observation `{row.get('type')}`"
             self.skipped.add(kind, _NO_MODEL, where)
             if runs_tool(row):
-                self.ran.append((text_at(row, "name"), where))
+                name = re.sub(r"^(?:running|execute)[ _]tool:? ", "", text_at(row, "name"))
+                self.ran_in_spans.append((name, where))
+            return
+        if text_at(row, "id") in self.repeated:
+            self.skipped.add("observation around a call", "the call in it is read", where)
+            return
+        if not row.get("input") and not row.get("output"):
+            self.skipped.add("call of a model", NOT_CAPTURED, where)
             return
         yield self._call_of_row(row, id, where, "langfuse")
 
@@ -850,13 +880,36 @@ def _answer_in(raw: JsonObject) -> Json:
     return next((raw[key] for key in ("response", "stream", "chunks") if raw.get(key)), None)
 
 
+def _addresses(raw: JsonObject) -> Iterator[str]:
+    """Where a recorder says that a request was sent."""
+    for key in ("path", "url", "uri"):
+        yield str(raw.get(key) or "")
+
+
 def _model_in(raw: JsonObject) -> str:
     """The model that an address names, for providers whose requests do not."""
-    for key in ("path", "url", "uri"):
-        match = re.search(r"models/([^:/?]+):", str(raw.get(key) or ""))
+    for address in _addresses(raw):
+        match = re.search(r"models/([^:/?]+):", address)
         if match:
             return match[1]
     return ""
+
+
+def _with_bedrock_model(raw: JsonObject, request: JsonObject) -> JsonObject:
+    """The request with the model that Bedrock has in its address."""
+    for address in _addresses(raw):
+        match = re.search(r"/model/([^/]+)/(converse|invoke)", address)
+        if match and "modelId" not in request:
+            model = unquote(match[1])
+            by_maker = {"model": bedrock_model(model)} if "anthropic_version" in request else {}
+            return {**by_maker, **request, "modelId": model}
+    return request
+
+
+def _dialect_of_address(raw: JsonObject) -> str:
+    """The dialect of the provider that a request was sent to; empty where that says nothing."""
+    sent = any(re.search(r"anthropic\.com/|/v1/messages(\?|$)", one) for one in _addresses(raw))
+    return "anthropic" if sent else ""
 
 
 def _time_in(raw: JsonObject) -> float:
@@ -908,8 +961,8 @@ def _session(raw: JsonObject, where: str) -> Recording:
 
 def _is_document(row: JsonObject) -> bool:
     """Whether an object is a recording of its own and not a message of one."""
-    # lines of Codex and Claude Code have such keys too, and are parts of one conversation
-    if isinstance(row.get("payload"), dict) or "uuid" in row:
+    # lines of Codex, Claude Code and pi have such keys too, and are parts of one conversation
+    if isinstance(row.get("payload"), dict) or "uuid" in row or row.get("type") == "agent_end":
         return False
     if any(one.fits(row) for one in DOCUMENTS) or is_spans(row):
         return True
@@ -1057,6 +1110,7 @@ FORMATS: Mapping[str, str] = {
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
     "pi": "a session of pi, JSONL",
+    "qwen-code": "a session of Qwen Code, JSONL",
     **{one.name: one.about for one in DOCUMENTS},
     **{one.name: one.about for one in FLAVOURS},
     "langfuse": "observations or traces as Langfuse exports them",
@@ -1077,6 +1131,7 @@ class LineFormat(NamedTuple):
 
 
 LINE_FORMATS: tuple[LineFormat, ...] = (
+    LineFormat("qwen-code", is_qwen, 3, read_qwen),
     LineFormat("claude-code", is_claude_code, None, read_claude_code),
     LineFormat("codex", is_codex, 3, read_codex),
     LineFormat("copilot-cli", is_copilot, 3, read_copilot),

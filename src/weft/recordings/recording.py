@@ -16,7 +16,7 @@ from weft.content import Content, Part, PartProvenance
 from weft.declare import Tool
 from weft.declare.provider_tools import ProviderTool
 from weft.declare.tool import NAME, RESERVED, to_tools
-from weft.dialects import DIALECTS
+from weft.dialects import DIALECTS, facts_for
 from weft.dialects.wire import (
     ReadTool,
     is_encodable,
@@ -124,13 +124,25 @@ class Recording(NamedTuple):
     def asked_model(self) -> str:
         """The recorded model, to be asked in the dialect it was asked in; empty if unknown."""
         dialect = _SPOKEN.get(self.format, self.format)
-        if not self.model or "/" in self.model or dialect not in DIALECTS:
-            return self.model
-        return f"{dialect}/{self.model}"
+        if self.model and "/" not in self.model and dialect in DIALECTS:
+            return f"{dialect}/{self.model}"
+        # somebody had a client for it, also where nobody here knows its name
+        facts = facts_for(self.model) if self.model else None
+        return self.model if facts is None or facts.known else f"{facts.dialect}/{self.model}"
 
     def is_recorded(self, event: Event) -> bool:
         """Whether the request that an event answers is counted: all are, but in a log of calls."""
         return self.answers is None or event.id in self.answers
+
+    def started_by(self, whole: "Recording", call_id: str) -> "Recording":
+        """The recording as that of a sub-agent, which a call of another conversation started."""
+        answers = [one for one in whole.session.events if one.content is not None
+                   and one.content.role == "model"]  # fmt: skip
+        asked = (
+            number for number, event in enumerate(answers, 1)
+            if any(call.id == call_id for call in event.calls)
+        )  # fmt: skip
+        return self._replace(parent=whole.id, relation="sub-agent", forked=next(asked, 0))
 
     def spoken_by(self, agent: str) -> "Recording":
         """The recording with a name for an agent that has none.
@@ -677,15 +689,16 @@ def read_usage(prompt: Json, output: Json, cached: Json = None) -> Usage | None:
 
 _COUNTS: Mapping[str, tuple[str, ...]] = {
     "input": ("prompt_tokens", "input_tokens", "promptTokens", "inputTokens", "prompt", "input",
-              "input_token_count"),
+              "input_token_count", "promptTokenCount", "prompt_token_count"),
     "output": (
         "completion_tokens", "output_tokens", "completionTokens", "outputTokens", "completion",
-        "output", "output_token_count",
+        "output", "output_token_count", "candidatesTokenCount", "candidates_token_count",
     ),
     "cached": (
         "cache_read_input_tokens", "cached_tokens", "cache_read_tokens", "cached_input_tokens",
         "cacheReadInputTokens", "cachedInputTokens", "input_tokens_cache_read", "cached",
         "input_cached_tokens", "input_cache_read", "cache_read", "cacheRead",
+        "cacheReadTokens", "cachedContentTokenCount", "cached_content_token_count",
     ),
     "written": (
         "cache_creation_input_tokens", "cache_write_tokens", "cacheWriteInputTokens",

@@ -160,6 +160,41 @@ def read_gemini_lines(
         )
 
 
+# --- Qwen Code, whose messages are Gemini's in lines of its own
+
+
+def is_qwen(row: JsonObject) -> bool:
+    """Whether a line is one of Qwen Code's."""
+    message = object_in(row.get("message"))
+    return "sessionId" in row and "uuid" in row and isinstance(message.get("parts"), list)
+
+
+def read_qwen(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """A session: the branch that it ended on."""
+    transcript = Transcript(where, format="qwen-code", provider="gemini")
+    chosen = _last_branch(lines, id="uuid", parent="parentUuid")
+    for line in lines:
+        row, kind = line.value, text_at(line.value, "type")
+        transcript.place, time = line.where, seconds(line.value.get("timestamp"))
+        parts = _gemini_parts(object_in(row.get("message")).get("parts") or "")
+        if kind in ("user", "assistant", "tool_result") and line.where not in chosen:
+            transcript.leave_out(f"`{kind}` message", "it is on a branch that was left", line.where)
+        elif kind == "assistant" and parts:
+            usage = read_counts(object_in(row.get("usageMetadata")))
+            transcript.answer(parts, time=time, model=text_at(row, "model"), usage=usage)
+        elif kind == "tool_result":
+            results = [part for part in parts if part.function_response is not None]
+            media = [part for part in parts if part.kind == "media"]
+            transcript.results([show_media(results[0], media), *results[1:]] if results else [])
+        elif kind == "user" and parts:
+            transcript.user(parts, time=time)
+        else:
+            noted = f"{kind}/{row['subtype']}" if row.get("subtype") else kind
+            transcript.leave_out(f"line `{noted}`", "it was never sent to the model", line.where)
+    id = next((id for line in lines if (id := text_at(line.value, "sessionId"))), name)
+    yield transcript.recording(id, answered=not transcript.is_waiting)
+
+
 # --- GitHub Copilot CLI
 
 
@@ -169,27 +204,58 @@ def is_copilot(row: JsonObject) -> bool:
         return True
     kind = row.get("type")
     return (
-        isinstance(kind, str) and "." in kind and isinstance(row.get("data"), dict)
-    ) and "parentId" in row
+        isinstance(kind, str)
+        and kind.partition(".")[0] in _COPILOT_KINDS
+        and "." in kind
+        and isinstance(row.get("data"), dict)
+    )
+
+
+_COPILOT_KINDS = ("session", "system", "user", "assistant", "tool", "hook", "subagent")
 
 
 def read_copilot(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
-    """The events of a session; answers of one request may stand on several lines."""
-    reader = _Copilot(where)
+    """The events of a session, and those of each sub-agent as a recording of its own.
+
+    Answers of one request may stand on several lines.
+    """
+    main = _Copilot(where)
+    agents: dict[str, _Copilot] = {}
     for line in lines:
-        reader.take(line)
-    yield reader.end(name)
+        data = object_in(line.value.get("data"))
+        starter = text_at(data, "parentToolCallId")
+        if text_at(line.value, "type") == "subagent.started":
+            main.names[text_at(data, "toolCallId")] = text_at(data, "agentName")
+        if starter and starter not in agents:
+            agents[starter] = _Copilot(f"{where}, sub-agent {main.names.get(starter, starter)}")
+            agents[starter].begin(main.tasks.get(starter, ""))
+        (agents[starter] if starter else main).take(line)
+    whole = main.end(name)
+    yield whole
+    for starter, reader in agents.items():
+        yield reader.end(f"{whole.id}/{starter}").started_by(whole, starter)
 
 
 class _Copilot:
     def __init__(self, where: str) -> None:
         self.transcript = Transcript(where, format="copilot-cli")
         self.id = ""
+        self.names: dict[str, str] = {}
+        """The agents that calls started."""
+        self.tasks: dict[str, str] = {}
+        """What calls asked an agent to do."""
+        self._model = ""
+        """The model of the session, where an answer does not say its own."""
         self._call = ""
         """The request whose answer is being read."""
         self._parts: list[Part] = []
         self._facts: JsonObject = {}
         self._time: float | None = None
+
+    def begin(self, task: str) -> None:
+        """What a sub-agent was asked to do."""
+        if task:
+            self.transcript.user(_texts(task))
 
     def take(self, line: TranscriptLine) -> None:
         """One event."""
@@ -200,8 +266,11 @@ class _Copilot:
             self._read_export(row, kind, line.where, time)
             return
         data = object_in(row.get("data"))
+        self._model = text_at(data, "newModel") or text_at(data, "selectedModel") or self._model
         if kind == "assistant.message":
             self._answer(data, line.where, time)
+        elif kind == "assistant.usage":
+            self._facts = {**self._facts, "usage": data}
         elif kind == "tool.execution_complete":
             self._flush()
             transcript.place = line.where
@@ -217,8 +286,15 @@ class _Copilot:
                 transcript.put_aside("`attachments` of a message", why, line.where)
         elif kind == "system.message":
             self._system(text_at(data, "content"), line.where)
+        elif kind == "session.compaction_complete" and data.get("summaryContent"):
+            self._flush()
+            transcript.place = line.where
+            transcript.summary(_texts(data["summaryContent"]), time=time)
         elif kind in ("session.start", "session.resume"):
             self.id = text_at(data, "sessionId") or self.id
+        elif kind == "session.shutdown" and data.get("modelMetrics"):
+            why = f"of the whole session: {_sum_up_metrics(object_in(data['modelMetrics']))}"
+            transcript.put_aside("token counts", why, line.where)
         else:
             why = "it was never sent to the model"
             transcript.put_aside(f"event `{kind}`", why, line.where)
@@ -245,9 +321,9 @@ class _Copilot:
         self._parts += _texts(data.get("content"))
         for one in objects_in(data.get("toolRequests")):
             arguments = arguments_of(one.get("arguments"))
-            self._parts.append(
-                call_part(text_at(one, "name"), arguments, id=text_at(one, "toolCallId"))
-            )
+            call_id = text_at(one, "toolCallId")
+            self.tasks[call_id] = text_at(arguments, "prompt")
+            self._parts.append(call_part(text_at(one, "name"), arguments, id=call_id))
 
     def _read_result(self, data: JsonObject) -> Part:
         call_id, result = text_at(data, "toolCallId"), data.get("result")
@@ -285,10 +361,13 @@ class _Copilot:
             transcript.results(results, time=time)
 
     def _flush(self) -> None:
-        if self._parts:
-            usage = read_counts({"output": self._facts.get("outputTokens")})
-            model = text_at(self._facts, "model")
-            self.transcript.answer(self._parts, time=self._time, model=model, usage=usage)
+        if not self._parts:  # what was counted may stand before the answer
+            return
+        counts = object_in(self._facts.get("usage"))
+        counts = {"output": self._facts.get("outputTokens"), **counts}
+        model = text_at(self._facts, "model") or text_at(counts, "model") or self._model
+        usage = read_counts(counts)
+        self.transcript.answer(self._parts, time=self._time, model=model, usage=usage)
         self._parts, self._facts, self._call = [], {}, ""
 
     def end(self, name: str) -> Recording:
@@ -298,13 +377,22 @@ class _Copilot:
         return transcript.recording(self.id or name, answered=not transcript.is_waiting)
 
 
+def _sum_up_metrics(metrics: JsonObject) -> str:
+    """What a session says at its end of the tokens of each model, in words."""
+    usages = {model: object_in(object_in(one).get("usage")) for model, one in metrics.items()}
+    return "; ".join(
+        f"{model}: {', '.join(f'{count:,} {name}' for name, count in usage.items() if isinstance(count, int))}"  # noqa: E501
+        for model, usage in usages.items()
+    )
+
+
 # --- pi
 
 
 def is_pi(row: JsonObject) -> bool:
     """Whether a line is one of pi's: entries of a tree, messages below them."""
     if row.get("type") == "session":
-        return "cwd" in row
+        return "cwd" in row and "sessionId" not in row
     message = row.get("message")
     return row.get("type") == "message" and isinstance(message, dict) and "uuid" not in row
 
@@ -322,8 +410,10 @@ def read_pi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[
             id = text_at(row, "id") or id
         elif line.where not in chosen:
             transcript.leave_out(f"entry `{kind}`", "it is on a branch that was left", line.where)
-        elif kind == "message":
+        elif kind in ("message", "message_end"):
             _take_pi(transcript, object_in(row.get("message")), line.where, time)
+        elif kind in _PI_STREAM:
+            transcript.leave_out(f"line `{kind}`", "the message is read when it ends", line.where)
         elif kind in ("compaction", "branch_summary"):
             summary = _texts(text_at(row, "summary"))
             if kind == "compaction":
@@ -337,16 +427,28 @@ def read_pi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[
     yield transcript.recording(id, answered=not transcript.is_waiting)
 
 
-def _last_branch(lines: Sequence[TranscriptLine]) -> set[str]:
+_PI_STREAM = (
+    "agent_start", "agent_end", "turn_start", "turn_end", "message_start", "message_update",
+    "tool_execution_start", "tool_execution_update", "tool_execution_end",
+)  # fmt: skip
+"""What pi prints as it runs, apart from the messages."""
+
+
+def _last_branch(
+    lines: Sequence[TranscriptLine], *, id: str = "id", parent: str = "parentId"
+) -> set[str]:
     """The places of the entries from the first to the last; all, where none names its parent."""
-    by_id = {text_at(line.value, "id"): line for line in lines if line.value.get("id")}
-    if not any(line.value.get("parentId") for line in lines):
+    by_id = {text_at(line.value, id): line for line in lines if line.value.get(id)}
+    if not any(line.value.get(parent) for line in lines):
         return {line.where for line in lines}
+    before = dict(zip((line.where for line in lines[1:]), lines, strict=False))
     line: TranscriptLine | None = lines[-1]
     chosen: set[str] = set()
     while line is not None and line.where not in chosen:
         chosen.add(line.where)
-        line = by_id.get(text_at(line.value, "parentId"))
+        above = line.value.get(parent, "")
+        # a parent that the file does not have is the entry before: that is where it was written
+        line = None if above is None else by_id.get(str(above)) or before.get(line.where)
     return chosen
 
 
@@ -623,7 +725,10 @@ def _read_mini_responses(run: JsonObject, model: str, id: str, where: str) -> Re
 
 def _is_swe_agent(run: JsonObject) -> bool:
     steps = objects_in(run.get("trajectory"))
-    return bool(steps) and steps[0].keys() >= {"action", "response"}
+    if steps:
+        return steps[0].keys() >= {"action", "response"}
+    history = objects_in(run.get("history"))  # a demonstration has no more than that
+    return bool(history) and all("role" in one and "content" in one for one in history)
 
 
 def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
@@ -649,6 +754,11 @@ def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]
     model = text_at(object_in(object_in(options.get("agent")).get("model")), "name")
     # the trajectory repeats the history
     chat = chat._replace(excused=chat.excused | {f"{where}.trajectory"})
+    stats = object_in(object_in(run.get("info")).get("model_stats"))
+    sent, received = stats.get("tokens_sent"), stats.get("tokens_received")
+    if isinstance(sent, int) and isinstance(received, int):
+        why = f"of the whole run: {sent:,} sent and {received:,} received, not of each answer"
+        chat = chat._replace(aside=(*chat.aside, Aside("token counts", why, 1, (where,))))
     yield _with_facts(chat, (), model=model)
 
 
@@ -811,7 +921,11 @@ def _read_inspect(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     model = text_at(object_in(run.get("eval")), "model")
     for at, sample in enumerate(objects_in(run.get("samples"))):
         place = f"{where}: samples[{at}]"
-        messages = [_inspect_message(one) for one in objects_in(sample.get("messages"))]
+        stored = object_in(sample.get("attachments"))
+        stored = {**object_in(object_in(sample.get("transcript")).get("content")), **stored}
+        written = objects_in(sample.get("messages"))
+        listed = [object_in(_with_stored(one, stored)) for one in written]
+        messages = [_inspect_message(one) for one in listed]
         events = objects_in(sample.get("events"))
         asked = [one for one in events if one.get("event") == "model"]
         spoken = sum(one.get("role") == "assistant" for one in messages)
@@ -825,12 +939,29 @@ def _read_inspect(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
         ]
         label = f"{sample.get('id', id)}-{sample.get('epoch', 1)}"
         chat = _read_chat(messages, label, place, format="inspect-ai")
-        repeated = {f"{place}.{name}" for name in ("events", "output", "input", "attachments")}
+        names = ("events", "output", "input", "attachments", "transcript")
+        repeated = {f"{place}.{name}" for name in names}
+        repeated |= {
+            f"{place}.messages[{number}]"
+            for number, (one, whole) in enumerate(zip(written, listed, strict=True))
+            if one != whole
+        }
         aside = [
             Aside("sample's `events`", "they repeat the messages, step by step", 1, (place,))
         ] * bool(events)  # fmt: skip
         chat = chat._replace(excused=chat.excused | repeated, aside=(*chat.aside, *aside))
         yield _with_facts(chat, facts if len(facts) == spoken else (), model=model)
+
+
+def _with_stored(value: Json, stored: JsonObject) -> Json:
+    """A value with the texts and media that a log keeps once and names by their digests."""
+    if isinstance(value, str) and value.startswith(("attachment://", "tc://")):
+        return stored.get(value.partition("://")[2], value)
+    if isinstance(value, list):
+        return [_with_stored(one, stored) for one in value]
+    if isinstance(value, dict):
+        return {key: _with_stored(one, stored) for key, one in value.items()}
+    return value
 
 
 def _inspect_message(message: JsonObject) -> JsonObject:

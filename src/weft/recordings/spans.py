@@ -72,7 +72,7 @@ def _is_span(raw: JsonObject) -> bool:
         return True
     if "run_type" in raw and "inputs" in raw:
         return True
-    has_id = any(key in raw for key in ("spanId", "span_id", "context"))
+    has_id = any(key in raw for key in ("spanId", "span_id", "context", "spanContext"))
     attributes = raw.get("attributes", raw.get("span_attributes"))
     return has_id and isinstance(parse_value(attributes), dict | list)
 
@@ -100,7 +100,12 @@ def _first(raw: Mapping[str, Json], *names: str) -> Json:
 
 
 def _read_span(raw: JsonObject) -> Span:
-    context = object_in(raw.get("context"))
+    # OpenTelemetry's JavaScript keeps the ids apart, in a spelling of its own
+    own = object_in(raw.get("spanContext"))
+    context = object_in(raw.get("context")) or {
+        "span_id": own.get("spanId"), "trace_id": own.get("traceId")
+    }  # fmt: skip
+    around = object_in(raw.get("parentSpanContext")).get("spanId")
     attributes = read_attributes(parse_value(_first(raw, "attributes", "span_attributes")))
     if isinstance(raw.get("span_data"), dict):
         attributes = {"openai.span": raw["span_data"]}
@@ -129,7 +134,9 @@ def _read_span(raw: JsonObject) -> Span:
     return Span(
         id=str(_first(raw, "spanId", "span_id", "id") or context.get("span_id") or ""),
         parent=str(
-            _first(raw, "parentSpanId", "parent_span_id", "parent_id", "parent_run_id") or ""
+            _first(raw, "parentSpanId", "parent_span_id", "parent_id", "parent_run_id")
+            or around
+            or ""
         ),
         trace=str(_first(raw, "traceId", "trace_id") or context.get("trace_id") or ""),
         name=str(_first(raw, "name", "span_name") or ""),
@@ -145,6 +152,9 @@ def _moment(value: Json) -> float | None:
     """A time in seconds, whatever unit an exporter counts in."""
     if isinstance(value, str) and value.isdigit():
         value = int(value)
+    if isinstance(value, list) and len(value) == 2:  # seconds, and the nanoseconds after them
+        whole, rest = value
+        return whole + rest / 1e9 if isinstance(whole, int) and isinstance(rest, int) else None
     time = seconds(value)
     while time is not None and time > 1e11:  # milli-, micro- or nanoseconds
         time /= 1000
@@ -547,6 +557,15 @@ _ADK_REQUEST = "gcp.vertex.agent.llm_request"
 def _adk_row(attributes: JsonObject, usage: JsonObject) -> JsonObject | None:
     """A call in a span of google-adk's own; None where it left out what was said."""
     asked = object_in(parse_value(attributes.get(_ADK_REQUEST)))
+    body = adk_body(asked)
+    if body is None:
+        return None
+    answer = parse_value(attributes.get("gcp.vertex.agent.llm_response"))
+    return _row_of_call(body, answer, model=asked.get("model"), usage=usage)
+
+
+def adk_body(asked: JsonObject) -> JsonObject | None:
+    """A request as google-adk notes it, as the provider takes it; None where it has no contents."""
     if not asked.get("contents"):
         return None
     config = {**object_in(asked.get("config"))}
@@ -562,9 +581,7 @@ def _adk_row(attributes: JsonObject, usage: JsonObject) -> JsonObject | None:
     body["systemInstruction"] = instruction
     body["tools"] = tools
     body["generationConfig"] = cast("Json", config)
-    body = {key: value for key, value in body.items() if value}
-    answer = parse_value(attributes.get("gcp.vertex.agent.llm_response"))
-    return _row_of_call(body, answer, model=asked.get("model"), usage=usage)
+    return {key: value for key, value in body.items() if value}
 
 
 def _logfire_row(attributes: JsonObject, usage: JsonObject) -> JsonObject | None:
@@ -642,10 +659,10 @@ def _gen_ai_row(span: Span) -> JsonObject:
 
 def _gen_ai_messages(raw: Json) -> list[JsonObject]:
     """Messages with parts, each of which says its type."""
-    return [message for one in objects_in(parse_value(raw)) for message in _messages_of_parts(one)]
+    return [message for one in objects_in(parse_value(raw)) for message in messages_of_parts(one)]
 
 
-def _messages_of_parts(message: JsonObject) -> Iterator[JsonObject]:
+def messages_of_parts(message: JsonObject) -> Iterator[JsonObject]:
     """A message of parts as those of a chat: results are messages of their own."""
     if "parts" not in message:
         yield _plain_message(message)

@@ -1,6 +1,6 @@
 """What tools that watch agents export: a row for each call of a model, with input and output."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import msgspec
@@ -17,7 +17,7 @@ from weft.recordings.recording import (
     seconds,
     with_events,
 )
-from weft.recordings.spans import parse_value
+from weft.recordings.spans import adk_body, messages_of_parts, parse_value
 from weft.session import Event, Usage
 from weft.values import Json, JsonObject, compact
 
@@ -53,9 +53,29 @@ def runs_tool(observation: JsonObject) -> bool:
     return text_at(observation, "type").upper() == "TOOL"
 
 
+def find_wrappers(rows: Iterable[JsonObject]) -> set[str]:
+    """The ids of the generations around another one, such as a library's step around its call."""
+    asked = {
+        text_at(row, "id"): row for row in rows
+        if is_observation(row) and asks_model(row) and row.get("id")
+    }  # fmt: skip
+    parents = (
+        _first(row, "parentObservationId", "parent_observation_id") for row in asked.values()
+    )
+    return {parent for parent in parents if isinstance(parent, str) and parent in asked}
+
+
 def tools_of_observation(row: JsonObject) -> Json:
-    """The tools that were declared in its input."""
-    return object_in(parse_value(row.get("input"))).get("tools")
+    """The tools that were declared in its input; LangChain's handler has them as messages."""
+    asked = parse_value(row.get("input"))
+    if isinstance(asked, list):
+        return [object_in(one.get("content")) for one in objects_in(asked) if _declares_tool(one)]
+    return object_in(asked).get("tools")
+
+
+def _declares_tool(message: JsonObject) -> bool:
+    content = message.get("content")
+    return isinstance(content, dict) and "function" in content and content.get("type") == "function"
 
 
 def read_observation(
@@ -63,16 +83,14 @@ def read_observation(
 ) -> Recording:
     """The call that a generation is: its input, its output, and what was counted."""
     asked, answer = parse_value(row.get("input")), parse_value(row.get("output"))
-    messages: Json = asked if isinstance(asked, list) else object_in(asked).get("messages")
-    if isinstance(asked, str) and asked:
-        messages = [{"role": "user", "content": asked}]
-    if not isinstance(messages, list) or not messages:
+    messages = _chat_of([*_asked(asked)])
+    answers = _chat_of([*_answers(answer)])
+    if not messages and not answers:
         raise SessionError(
             "the input of this generation has no messages",
             where=where,
             hint="Weft reads a list of messages, an object with `messages`, or a text",
         )
-    answers = [*_answers(answer)]
     recording = read_list([*messages, *answers], text_at(row, "id") or id, where)
     started = seconds(row.get("startTime", row.get("start_time")))
     call = RecordedCall(time=started or 0.0, failed=bool(row.get("error")) and not answers)
@@ -95,12 +113,84 @@ def read_observation(
     )
 
 
+def _asked(asked: Json) -> Iterator[Json]:
+    """The messages of an input: a list of them, an object that has them, or a text."""
+    if isinstance(asked, list):
+        yield from asked
+    elif isinstance(asked, dict):
+        listed = next((asked[key] for key in ("messages", "prompt", "args", "kwargs")
+                       if asked.get(key)), None)  # fmt: skip
+        if isinstance(listed, dict) or listed is None:
+            listed = [listed or asked]
+        yield from listed if isinstance(listed, list) else [listed]
+    elif asked not in (None, ""):
+        yield asked
+
+
+def _chat_of(messages: list[Json]) -> list[Json]:
+    """Messages as readers know them: an exporter writes some in a form of its own."""
+    chat: list[Json] = []
+    for one in messages:
+        if not isinstance(one, dict):
+            text = one if isinstance(one, str) else compact(one)
+            chat.append({"role": "user", "content": text})
+        elif _declares_tool(one):
+            continue
+        elif _is_gen_ai(one):
+            chat += messages_of_parts(one)
+        elif one.keys() & _SPOKEN:
+            chat.append(_chat_message(one))
+        elif one:  # an object that a program was asked with
+            chat.append({"role": "user", "content": compact(one)})
+    return chat
+
+
+_SPOKEN = frozenset(
+    ("role", "content", "parts", "type", "lc", "kind", "tool_calls", "author", "text")
+)
+
+
+def _chat_message(message: JsonObject) -> JsonObject:
+    """A message with its calls where a chat has them, and the role of a result."""
+    calls = object_in(message.get("additional_kwargs")).get("tool_calls")
+    if "role" not in message:
+        return {"role": "user", **message} if message.keys() == {"content"} else message
+    if calls and not message.get("tool_calls"):
+        message = {**message, "tool_calls": calls}
+    role, content = message.get("role"), message.get("content")
+    if role not in _CHAT_ROLES and role != "model" and (message.get("tool_call_id") or
+                                                        isinstance(content, str)):  # fmt: skip
+        # LangGraph's handler has the name of the tool here
+        message = {**message, "role": "tool", "name": role}
+    if isinstance(content, dict) and "type" not in content:
+        message = {**message, "content": compact(content)}
+    return message
+
+
+def _is_gen_ai(message: JsonObject) -> bool:
+    """Whether a message has parts as OpenTelemetry's GenAI conventions write them."""
+    parts = message.get("parts")
+    if not isinstance(parts, list) or not parts:
+        return False
+    return all("type" in one and (one.keys() & {"content", "response", "result", "uri"}
+               or one.get("type") in ("tool_call", "tool_call_response"))
+               for one in objects_in(parts))  # fmt: skip
+
+
 def request_of_row(row: JsonObject) -> tuple[str, JsonObject, JsonObject | None] | None:
     """The dialect, the request and the answer of a call that was recorded as a provider takes it.
 
     None where it is a list of messages, which any library may have written.
     """
-    asked = object_in(parse_value(row.get("input")))
+    listed, whole = parse_value(row.get("input")), object_in(parse_value(row.get("output")))
+    if isinstance(listed, list | str) and listed and whole.get("object") == "response":
+        # the answer repeats what was asked with it
+        fields = ("model", "instructions", "tools", "temperature", "top_p", "tool_choice")
+        beside: JsonObject = {key: whole[key] for key in fields if whole.get(key)}
+        return "openai-responses", {**beside, "input": listed}, whole
+    asked = object_in(listed)
+    adk = adk_body(asked) if "contents" in asked and "config" in asked else None
+    asked = adk or asked
     model = text_at(row, "model")
     if not asked.keys() & {"contents", "input", "system", "instructions"} and not (
         "messages" in asked and "max_tokens" in asked
@@ -244,7 +334,19 @@ def _answers(output: Json) -> Iterator[Json]:
         if output:
             yield {"role": "assistant", "content": output}
     elif isinstance(output, list):
-        yield from output
+        called = objects_in(output)
+        if called and all("toolName" in one and "toolCallId" in one for one in called):
+            calls: list[Json] = [
+                {
+                    "type": "tool-call",
+                    **one,
+                    "input": parse_value(one.get("input", one.get("args"))),
+                }
+                for one in called
+            ]
+            yield {"role": "assistant", "content": calls}
+        else:
+            yield from output
     elif isinstance(output, dict):
         choices = objects_in(output.get("choices"))
         message = object_in(choices[0].get("message")) if choices else output
