@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import pytest
@@ -167,6 +167,29 @@ def test_a_short_run_is_hardly_dearer_wherever_it_ends(
     fresh = price.input / 1_000_000 if price is not None else 1.0
     for one, other in zip(paid, plain, strict=True):
         assert one <= AT_MOST * other + STRIDE * fresh
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1"])
+def test_where_reading_is_dear_a_run_that_folded_can_afford_two_recalls(model: str) -> None:
+    """Folds pay early there, and a recall reads all of the request once more.
+
+    Right after a fold two recalls would make this run up to 20% dearer, if it had not earned them.
+    """
+    log = [user("Which gauge is broken?", id="u")]
+    for step in range(60):
+        words = f"The level of weir {step} rose slowly over the whole night. " * 20
+        log.append(calls("bot", "measure", {"place": f"weir_{step}"}, f"c{step}"))
+        log.append(returns("bot", "measure", {"result": f"{words}gauge_{step}"}, f"c{step}"))
+    plain, paid = (bill_of(model, one, log, head=300) for one in (C.default(), C.default().fold()))
+    price = price_of(model)
+    assert price is not None
+    assert paid.folded
+    result = price.input * 250 / 1_000_000
+    ends = zip(pairwise(paid.costs), pairwise(plain.costs), strict=True)
+    for (before, after), (plain_before, plain_after) in ends:
+        request = after - before
+        if request < 0.9 * (plain_after - plain_before):  # it has notes
+            assert after + 2 * (request + result) <= 1.06 * plain_after
 
 
 # --- prices that jump
