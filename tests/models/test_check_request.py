@@ -300,7 +300,7 @@ def test_thinking_that_claude_has_not_signed_is_not_its_own() -> None:
         ("gemini", 4, {"functionCall": {"name": "ping", "args": {}}}, "not in the model's turn"),
         ("gemini", 3, {"functionResponse": {"name": "ping", "response": {}}}, "model's turn"),
         ("anthropic", 4, {"type": "tool_use", "id": "x", "name": "p", "input": {}}, "not in the"),
-        ("anthropic", 3, {"type": "tool_result", "tool_use_id": "c1"}, "behind other blocks"),
+        ("anthropic", 3, {"type": "tool_result", "tool_use_id": "c1"}, "after other blocks"),
         ("anthropic", 4, {"type": "thinking", "thinking": "", "signature": "s"}, "user's turn"),
     ],
 )
@@ -314,7 +314,7 @@ def test_calls_and_thoughts_are_the_models_and_results_the_users(
 
 def test_results_come_first_in_their_turn() -> None:
     text = {"type": "text", "text": "first"}
-    with pytest.raises(IllegalRequest, match="behind other blocks"):
+    with pytest.raises(IllegalRequest, match="after other blocks"):
         check("anthropic", asked("anthropic", TALK), fault("messages/2/content/+0", text))
 
 

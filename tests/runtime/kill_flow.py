@@ -328,7 +328,12 @@ def flow(note: Journal) -> Node:
 
     def prepare(state: Mapping[str, Json]) -> JsonObject:
         note("stepped", name="prepare")
-        return {"count": 0, "gone": None, "kind": cast("JsonObject", state["plan"])["kind"]}
+        return {
+            "count": 0,
+            "app:finished": False,
+            "gone": None,
+            "kind": cast("JsonObject", state["plan"])["kind"],
+        }
 
     async def finish(state: Mapping[str, Json]) -> JsonObject:
         note("stepped", name="finish")
