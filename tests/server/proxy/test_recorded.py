@@ -8,7 +8,12 @@ from tests.compaction.recorded import coding_run
 from tests.server.proxy.talks import ANTHROPIC
 from tests.server.proxy.upstream import Reply, Seen, proxying
 from weft.dialects import refusals
-from weft.passes.notes import HEADING
+from weft.passes.notes import HEADING, MORE
+
+_NOTE = "olded steps"
+"""In the heading of each note."""
+assert _NOTE in HEADING
+assert _NOTE in MORE
 
 
 def test_a_recorded_run_gets_its_answers_and_requests_begin_with_each_other_but_at_a_fold() -> None:
@@ -31,12 +36,14 @@ def test_a_recorded_run_gets_its_answers_and_requests_begin_with_each_other_but_
             continue
         assert sum(map(len, sent)) < 0.95 * sum(map(len, came))
         before: list[object] = []
-        folds = 0
+        notes: list[str] = []
         for request in map(json.loads, sent):
             assert not refusals(ANTHROPIC.name, request)
             messages = request["messages"]
-            if messages[: len(before)] != before:
-                folds += 1  # it has a note more than the one before, after the same task
+            written = [text for text in map(json.dumps, messages) if _NOTE in text]
+            if messages[: len(before)] != before:  # a note more, after the task and older notes
                 assert messages[0] == before[0]
-                assert json.dumps(messages).count(json.dumps(HEADING)[1:-1]) == folds == 1
-            before = messages
+                assert written[:-1] == notes
+            else:
+                assert written == notes
+            before, notes = messages, written
