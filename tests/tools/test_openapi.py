@@ -267,6 +267,12 @@ async def test_two_thousand_operations_are_searched(service: str) -> None:
         ),
         (lambda path: OpenAPI(DOCUMENTS / "issues.json", auth={"tok": "x"}), "no security scheme"),
         (lambda path: OpenAPI(DOCUMENTS / "issues.json", only="x"), "one string"),
+        (
+            lambda path: OpenAPI(
+                DOCUMENTS / "issues.json", guards={"issues/creat": {"consequential": True}}
+            ),
+            "has no operation 'issues/creat'",
+        ),
     ],
 )
 def test_a_wrong_declaration_says_what_to_write(make: Any, words: str, tmp_path: Path) -> None:

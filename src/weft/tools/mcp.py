@@ -45,8 +45,11 @@ from weft.tools.remote import (
     LARGEST_MEDIA,
     LARGEST_RESULT,
     LARGEST_TOOL,
+    Guards,
+    check_guards,
     defer_large,
     drop_repeated,
+    guard_tool,
     make_name,
     tools_known_from,
 )
@@ -81,8 +84,9 @@ class MCP:
     and `prompts` become artifacts of the session, for `{artifact.name}` in instructions and
     `C.artifact("name")`: the address of each resource, and the arguments of each prompt, by the
     name of the artifact. `lifetime` is for how many seconds a listing is fresh where the server
-    does not say. `trusted=True` leaves out the fences. `required=True` ends a run whose server is
-    down.
+    does not say. `trusted=True` leaves out the fences. `guards` says by the server's name of a tool
+    what `requires`, `consequential` and `trust` say for `@tool`. `required=True` ends a run whose
+    server is down.
     """
 
     server: str
@@ -104,6 +108,7 @@ class MCP:
     start_seconds: float = 30.0
     lifetime: float = 300.0
     trusted: bool = False
+    guards: Guards = field(default_factory=dict[str, Mapping[str, object]])
     required: bool = False
     revision: str = "auto"
     on_progress: Function | None = None
@@ -132,6 +137,7 @@ class MCP:
                 where=where,
                 hint='write effect="pure", "idempotent" or "unsafe"',
             )
+        check_guards(self.guards, self.effect, where)
         for name in ("seconds", "start_seconds", "lifetime"):
             value = cast("object", getattr(self, name))
             right = isinstance(value, int | float) and not isinstance(value, bool)
@@ -250,7 +256,13 @@ class MCP:
             tools = tools_known_from(self.label, context)
             rest = f"with the {len(tools)} tools that it listed before" if tools else "without it"
             problems.append((f"{error}; the run goes on {rest}", "start it"))
-        bound = [self._bind(one, address) for one in drop_repeated(tools)]
+        bound: list[Tool] = []
+        for one in drop_repeated(tools):
+            try:
+                bound.append(self._bind(one, address))
+            except DeclarationError as error:  # without its guard it is not offered
+                left_out = f"`{self.label}`: {one.source[1]!r} is left out: {error.message}"
+                problems.append((left_out, error.hint))
         origin = Origin("field", f"tools.{self.label}", agent)
         warnings = tuple(report("WEFT307", origin, words, hint) for words, hint in problems)
         return ToolListing(tuple(defer_large(bound, self.defer)), warnings, artifacts)
@@ -299,10 +311,13 @@ class MCP:
                 f"`{self.label}` lists {', '.join(twice[:5])} twice; the first of each is offered",
                 "mend the server",
             )
-        for missing in dict.fromkeys(one for one in self.only or () if one not in names):
+        asked = [("only", one) for one in self.only or ()] + [
+            ("guards", one) for one in self.guards
+        ]
+        for option, missing in dict.fromkeys(one for one in asked if one[1] not in names):
             near = find_near(missing, names, cutoff=0.6)
             yield (
-                f"`{self.label}` has no tool {missing!r}, which only= names",
+                f"`{self.label}` has no tool {missing!r}, which {option}= names",
                 f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names[:20])}",
             )
 
@@ -328,6 +343,7 @@ class MCP:
             result = await connection.call_tool(request, ctx)
             return _read_result(result, self.label)
 
+        tool = guard_tool(tool, self.guards)
         return msgspec.structs.replace(
             tool,
             function=Foreign(tool.name, f"a tool of the MCP server {self.label}", call=call),

@@ -34,10 +34,13 @@ from weft.tools.remote import (
     LARGEST_TOOL,
     ArgumentPlace,
     Credential,
+    Guards,
     HttpCallError,
     Operation,
+    check_guards,
     defer_large,
     drop_repeated,
+    guard_tool,
     make_name,
 )
 from weft.values import Json, JsonObject, compact
@@ -63,7 +66,7 @@ class OpenAPI:
     ids. `server` is the address of the service, where the document does not have it. `auth` has a
     key, a token, or a pair of user and password for each security scheme by its name. Calls go to
     the service's host and to those in `hosts`, never to a private address unless `private=True`.
-    `seconds` and `largest` (bytes) limit an answer. `defer` is as for `MCP`.
+    `seconds` and `largest` (bytes) limit an answer. `defer` and `guards` are as for `MCP`.
     """
 
     document: str | Path | Mapping[str, object]
@@ -82,6 +85,7 @@ class OpenAPI:
     effect: Effect | None = None
     confirm: bool | Condition = False
     trusted: bool = False
+    guards: Guards = field(default_factory=dict[str, Mapping[str, object]])
 
     def __post_init__(self) -> None:
         where = f"OpenAPI {self.label}"
@@ -90,6 +94,7 @@ class OpenAPI:
         check_names("hosts", self.hosts or (), where=where)
         if self.effect is not None:
             check_choice(where, "effect", self.effect, Effect)
+        check_guards(self.guards, self.effect, where)
         if self.prefix and not NAME.fullmatch(self.prefix):
             raise DeclarationError(
                 f"prefix={self.prefix!r} cannot begin a tool's name",
@@ -108,12 +113,15 @@ class OpenAPI:
                     else f"it has: {join_few(known) or 'none'}",
                 )
         names = [one.id for one in self._operations]
-        for wanted in self.only or ():
+        named = [("only", one) for one in self.only or ()] + [
+            ("guards", one) for one in self.guards
+        ]
+        for option, wanted in named:
             if wanted not in names and wanted not in dict(self._problems):
                 near = find_near(wanted, names, cutoff=0.6)
                 raise DeclarationError(
                     f"the document has no operation {wanted!r}",
-                    where=f"{where}.only",
+                    where=f"{where}.{option}",
                     hint=f"did you mean {near[0]!r}?"
                     if near
                     else f"it has: {join_few(names) or 'none'}",
@@ -225,6 +233,7 @@ class OpenAPI:
             return await self._caller.call(operation, cast("JsonObject", args))
 
         function = Foreign(tool.name, f"an operation of {self.label}", call=call)
+        tool = guard_tool(tool, self.guards)
         return msgspec.structs.replace(tool, function=function, confirm=self.confirm)
 
     @cached_property

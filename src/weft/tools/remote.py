@@ -2,12 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
 from weft.declare.tool import NAME, Effect, Tool
+from weft.errors import DeclarationError, describe_kind
+from weft.misuse import find_near
 from weft.tokens import counter_for
 from weft.values import JsonObject, compact
 
@@ -65,6 +67,53 @@ def defer_large(tools: Sequence[Tool], defer: bool | None) -> list[Tool]:
         texts = (compact([one.name, one.description, one.parameters]) for one in tools)
         defer = sum(map(counter_for("").count, texts)) > DEFER_FROM
     return [msgspec.structs.replace(one, deferred=True) for one in tools] if defer else [*tools]
+
+
+# --- who may decide on calls, and whose word results are
+
+Guards: TypeAlias = Mapping[str, Mapping[str, object]]
+"""By the name of a tool at its server: `requires`, `consequential` and `trust`, as for `@tool`."""
+
+_GUARDS = ("requires", "consequential", "trust")
+
+
+def check_guards(guards: Guards, effect: Effect | None, where: str) -> None:
+    """Refuse guards that say nothing, where they are written; what they name, the listing tells."""
+    hint = 'write guards={"send_money": {"requires": {"recipient": ["user"]}}}'
+    if not isinstance(cast("object", guards), Mapping):
+        raise DeclarationError(f"guards is {describe_kind(guards)}", where=where, hint=hint)
+    for name, guard in guards.items():
+        at = f"{where}.guards[{name!r}]"
+        if not isinstance(cast("object", guard), Mapping) or not guard:
+            words = f"is {describe_kind(guard)}" if guard else "says nothing"
+            raise DeclarationError(f"the guard of {name!r} {words}", where=at, hint=hint)
+        for word in guard:
+            if word not in _GUARDS:
+                near = find_near(str(word), _GUARDS, cutoff=0.6)
+                raise DeclarationError(
+                    f"`{word}` is not a guard",
+                    where=at,
+                    hint=f"did you mean `{near[0]}`?" if near else f"write {', '.join(_GUARDS)}",
+                )
+        if effect == "pure" and _is_sink(guard):
+            raise DeclarationError(
+                'effect="pure" changes nothing, and consequential or requires says that it does',
+                where=at,
+                hint="leave one of them out",
+            )
+
+
+def guard_tool(tool: Tool, guards: Guards) -> Tool:
+    """The tool with what its guard says; a server's word that it only reads does not count then."""
+    guard = guards.get(tool.source[1] if len(tool.source) > 1 else tool.name)
+    if guard is None:
+        return tool
+    effect = "unsafe" if tool.effect == "pure" and _is_sink(guard) else tool.effect
+    return msgspec.structs.replace(tool, effect=effect, **cast("dict[str, Any]", {**guard}))
+
+
+def _is_sink(guard: Mapping[str, object]) -> bool:
+    return bool(guard.get("requires")) or guard.get("consequential") is True
 
 
 # --- operations of services
