@@ -717,23 +717,23 @@ class _Folds:
         room = min(by_rent, removed - LEAST)
         if room <= 0:
             return room
-        left = self.view + prices.recall - removed
-        paid = self._paid.after(left, known) + self._risk_recalls(left, removed)
+        remaining = self.view + prices.recall - removed
+        paid = self._paid.after(remaining, known) + self._risk_recalls(remaining, removed)
         plain = self._plain.after(self._all)
         soon = SOON_PAID * number * prices.read
         until_soon = (soon * removed - cost) / (prices.write + soon)
         rooms = [(dearer * plain - paid) / prices.write for dearer in (AT_MOST, DEARER)]
         return min(room, max(min(rooms[0], until_soon), rooms[1], -cost / prices.write))
 
-    def _risk_recalls(self, left: int, removed: int) -> float:
+    def _risk_recalls(self, remaining: int, removed: int) -> float:
         """What recalls after a fold may cost beyond what need not be earned, in fresh tokens.
 
-        Each is a request more, which reads what is `left` and brings some steps back.
+        Each is a request more, which reads what is `remaining` and brings some steps back.
         """
         prices = self._prices
         if prices.read <= CHEAP:
             return 0.0
-        recall = prices.read * left + prices.write * min(removed, PAGE)
+        recall = prices.read * remaining + prices.write * min(removed, PAGE)
         return max(0.0, RECALLS * recall - UNEARNED / prices.read**2)
 
     def _summarize(self, step: _Step, env: Env) -> StepSummary:
