@@ -129,7 +129,8 @@ async def test_who_comes_in_the_middle_gets_what_was_said_and_the_rest(
         run = await working.start("tell", session_id="s", config=STREAM)
         await model.said.wait()
         events = watching.events(session_id="s", follow=True)
-        first = [await anext(events), await anext(events)]
+        async with asyncio.timeout(120):
+            first = [await anext(events), await anext(events)]
         assert [shown(event) for event in first] == ["tell", "Once -"]
         model.gate.set()
         rest = await read_until(events, says("Once upon a time."))
