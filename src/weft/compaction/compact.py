@@ -412,7 +412,7 @@ class _Work:
 
     def _patch(self) -> None:
         """The messages with what changed, each with the index of the one that it was."""
-        edit, earlier, start = self.edit, self._earlier, self._unchanged
+        edit, earlier, start = self.edit, self._earlier, self._same_messages
         order: list[int | Item] = [*earlier.order] if start else []
         messages = earlier.messages[:] if start else []
         added: dict[int, list[Item]] = {}
@@ -439,7 +439,7 @@ class _Work:
         return self._patcher.patch_message(message, changes, drops) if changes or drops else message
 
     @cached_property
-    def _unchanged(self) -> int:
+    def _same_messages(self) -> int:
         """How many messages went in the earlier request as they go now: all of it, or none."""
         earlier, count = self._earlier, self._earlier.length
         if not count or self.edit.stable < count:
@@ -490,7 +490,7 @@ class _Work:
     def _splice_messages(self, raw: bytes) -> bytes:
         """The bytes of the messages; one that changed as before is not written again."""
         edit, body = self.edit, self.body
-        elements = self._earlier.elements[:] if self._unchanged else []
+        elements = self._earlier.elements[:] if self._same_messages else []
         for at in range(len(elements), len(self.messages)):
             source, message = self.sources[at], self.messages[at]
             if source is None:
@@ -524,7 +524,7 @@ class _Work:
         Only messages are looked at: the tool was, before it was offered.
         """
         turns, record = self.dialect.traits.turns, self.record
-        earlier = self._earlier if self._unchanged else _Record()
+        earlier = self._earlier if self._same_messages else _Record()
         record.judge_before = self._fork_judge(earlier.judge_before)
         record.judge_after = self._fork_judge(earlier.judge_after)
         now: JsonObject = {**self.wire, turns: self.messages}
