@@ -93,7 +93,9 @@ class Rows(NamedTuple):
         return cls(segments, steps)
 
 
-def make_rows(data: list[Path], policies: list[str], count: int, context: int) -> Rows:
+def make_rows(
+    data: list[Path], policies: list[str], count: int, context: int, least: int
+) -> Rows:
     """Choose steps of recordings, and compile them under each policy."""
     from weft.declare.words import policy_from
     from weft.recordings.read import files_in, read_files
@@ -113,7 +115,7 @@ def make_rows(data: list[Path], policies: list[str], count: int, context: int) -
             for index, answer, compiled in requests_of(recording, policy_from(FULL), refused=[])
             if _is_action(events, index, answer)
         }
-        fitting = [index for index, tokens in sizes.items() if tokens <= context * _ROOM]
+        fitting = [index for index, tokens in sizes.items() if least <= tokens <= context * _ROOM]
         # the later recordings make up for those that have too few
         left = math.ceil((count - len(steps)) / (len(recordings) - number))
         fitting.sort(key=lambda index: _draw(recording.id, str(index)))
@@ -509,6 +511,7 @@ def score_rows(
     scorer, begun = open_scorer(), time.monotonic()
     tokens = _SegmentTokens(rows, scorer)
     done = skipped = 0
+    scores: dict[tuple[str, tuple[int, ...]], Score] = {}  # policies that send the same share one
     with results.open("a", encoding="utf-8") as file:
         for policy, step in wanted:
             if time.monotonic() - begun > limit:
@@ -521,7 +524,10 @@ def score_rows(
             if len(context) + len(action) >= scorer.window:
                 skipped += 1
                 continue
-            score = scorer.score(context, action)
+            request = (step.name, tuple(step.contexts[policy]))
+            score = scores.get(request)
+            if score is None:
+                score = scores[request] = scorer.score(context, action)
             row = {
                 "step": step.name,
                 "run": step.run,
@@ -684,6 +690,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="where scores are kept, and found again")
     parser.add_argument("--backend", choices=("llama", "torch"), default="llama")
     parser.add_argument("--context", type=int, default=CONTEXT, help="tokens of a request at most")
+    parser.add_argument("--least", type=int, default=0, help="tokens of a plain request at least")
     parser.add_argument("--longest", type=int, default=400, help="tokens of an action at most")
     parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--limit", type=float, default=math.inf, help="stop scoring after seconds")
@@ -703,7 +710,8 @@ def main() -> None:
         rows = Rows.read(asked.rows)
     elif data:
         policies = asked.policy or [*POLICIES]
-        rows = make_rows(data, [one for one in policies if one != FULL], asked.steps, asked.context)
+        others = [one for one in policies if one != FULL]
+        rows = make_rows(data, others, asked.steps, asked.context, asked.least)
         if asked.rows is not None:
             rows.write(asked.rows)
             print(f"wrote {len(rows.steps)} steps to {asked.rows}")
