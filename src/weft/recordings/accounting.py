@@ -381,6 +381,8 @@ def _first(value: Mapping[str, Json], names: Iterable[str]) -> str:
     """The first of some fields that is a text."""
     for name in names:
         text = value.get(name)
+        if isinstance(text, list) and name in _IDS:  # of a run and of the call in it
+            text = next(reversed(text), "")
         if isinstance(text, str) and text:
             return text
     return ""
@@ -535,7 +537,7 @@ _NOTES = frozenset(
      "callProviderMetadata", "provider_details", "artifact", "title", "logprobs", "error",
      "retry_message", "info", "extra", "reasoning_details",
      "intentionSummary", "toolTelemetry", "detailedContent", "details", "partialArgs",
-     "partialJson", "intent", "errorMessage")
+     "partialJson", "intent", "errorMessage", "annotations")
 )  # fmt: skip
 """Fields about a message that no model is sent."""
 

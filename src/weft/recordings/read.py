@@ -381,7 +381,7 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
-    if name.endswith((".yaml", ".yml")) or lines[0][1].startswith(_CASSETTE):
+    if is_yaml(name) or lines[0][1].startswith(_CASSETTE):
         read = values.read(read_yaml(data, name), Path(name).stem, name)
         yield from values.require_some(read, ())
         return
@@ -410,7 +410,13 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
     yield from values.require_some(_with(read, asides), ())
 
 
-_CASSETTE = (b"interactions:", b"http_interactions:", b"---\n")
+_CASSETTE = (b"interactions:", b"http_interactions:", b"requests:", b"---\n")
+
+
+def is_yaml(name: str) -> bool:
+    """Whether a file's name says that it is YAML, packed or not."""
+    plain = name.removesuffix(".gz").removesuffix(".xz")
+    return plain.endswith((".yaml", ".yml"))
 
 
 def _read_archive(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
@@ -558,9 +564,19 @@ class _Values:
         values = cast("list[Json]", [row.value for row in rows])
         placed = [(row.where, value) for row, value in zip(rows, values, strict=True)]
         objects = [value for value in values if isinstance(value, dict)]
-        if len(objects) < len(values) or any(map(_is_document, objects)):
+        if any(map(_is_document, objects)):
             return None
         lines = _line_format_of(objects, self.format)
+        if len(objects) < len(values):
+            if lines is not None:  # a transcript with something else in it
+                odd = next(row for row in rows if not isinstance(cast("Json", row.value), dict))
+                raise SessionError(
+                    f"a line of {lines.name} is an object, and this is"
+                    f" {describe_kind(cast('Json', odd.value))}",
+                    where=odd.where,
+                    hint="take this line out, or mend it",
+                )
+            return None
         if lines is not None:
             return self._account(placed, lines.read(rows, self.stem, self.name), self.name)
         if _format_of(objects, self.format) is not None:
@@ -723,8 +739,10 @@ class _Values:
         request = _with_bedrock_model(raw, raw if inner is None else inner)
         named = raw.get("dialect")
         dialect = named if isinstance(named, str) and named in DIALECTS else dialect_of(request)
-        if dialect == CHAT and dialect != named:  # several providers take such messages
-            dialect = dialect_of_answer(response) or _dialect_of_address(raw) or dialect
+        # several providers take such messages, and some have thoughts in them as Anthropic has
+        if dialect in (CHAT, "anthropic") and dialect != named:
+            answered = dialect_of_answer(response)
+            dialect = answered or (_dialect_of_address(raw) if dialect == CHAT else "") or dialect
         if self.format in LISTS:
             dialect = self.format or ""
         messages = request.get("messages")
@@ -755,12 +773,11 @@ class _Values:
         if not messages:
             raise SessionError("there is no message in it", where=where, hint=FORMS)
         if own is not None and own.name == CHAT:
-            answered = "tools" not in request
             chat: JsonObject = {}
             for key in ("messages", "tools"):
                 if key in request:
                     chat[key] = request[key]
-            recording = read_provider(chat, CHAT, label, where, answered=answered)
+            recording = read_provider(chat, CHAT, label, where, answered="tools" not in request)
         else:
             recording = _with_tools(self._list(messages, label, where), request.get("tools"))
         fields = [
@@ -901,7 +918,7 @@ def _with_bedrock_model(raw: JsonObject, request: JsonObject) -> JsonObject:
         match = re.search(r"/model/([^/]+)/(converse|invoke)", address)
         if match and "modelId" not in request:
             model = unquote(match[1])
-            by_maker = {"model": bedrock_model(model)} if "anthropic_version" in request else {}
+            by_maker = {"model": bedrock_model(model)} if match[2] == "invoke" else {}
             return {**by_maker, **request, "modelId": model}
     return request
 

@@ -866,22 +866,49 @@ def _is_atif(run: JsonObject) -> bool:
 
 
 def _read_atif(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
-    """A trajectory of Harbor's interchange format: a step holds calls and what was observed."""
+    """A trajectory of Harbor's interchange format, and those of its sub-agents.
+
+    A step holds calls and what was observed; an observation names the sub-agent that made it.
+    """
+    whole = _read_trajectory(run, id, where)
+    yield whole
+    started = {
+        text_at(ref, "trajectory_id") or text_at(ref, "session_id"): text_at(one, "source_call_id")
+        for step in objects_in(run.get("steps"))
+        for one in objects_in(object_in(step.get("observation")).get("results"))
+        for ref in objects_in(one.get("subagent_trajectory_ref"))
+    }
+    for at, child in enumerate(objects_in(run.get("subagent_trajectories"))):
+        name = text_at(child, "trajectory_id") or text_at(child, "session_id")
+        place = f"{where}: subagent_trajectories[{at}]"
+        for one in _read_atif({**child, "session_id": ""}, f"{whole.id}/{name or at + 1}", place):
+            yield one if one.parent else one.started_by(whole, started.get(name, ""))
+
+
+def _read_trajectory(run: JsonObject, id: str, where: str) -> Recording:
     transcript = Transcript(where, format="atif")
     agent = object_in(run.get("agent"))
     transcript.model = text_at(agent, "model_name")
     tools: list[Json] = [*objects_in(agent.get("tool_definitions"))]
     transcript.tools = tools_of(dialect_named(CHAT).read({"tools": tools}).tools)
     for at, step in enumerate(objects_in(run.get("steps"))):
-        place = transcript.place = f"{where}: steps[{at}]"
-        time, source = seconds(step.get("timestamp")), text_at(step, "source")
-        parts = _texts(step.get("message"))
-        if source == "system" and not transcript.events:
-            transcript.system += [part.text or "" for part in parts]
-            continue
-        if source != "agent":
-            transcript.user(parts, time=time)
-            continue
+        transcript.place = f"{where}: steps[{at}]"
+        _take_atif(transcript, step)
+    known = ("schema_version", "session_id", "trajectory_id", "agent", "steps",
+             "subagent_trajectories")  # fmt: skip
+    beside = find_other_fields(run, known, "steps", where)
+    recording = transcript.recording(
+        text_at(run, "session_id") or id, answered=not transcript.is_waiting
+    )
+    return recording._replace(aside=(*recording.aside, *beside))
+
+
+def _take_atif(transcript: Transcript, step: JsonObject) -> None:
+    place = transcript.place
+    time, source = seconds(step.get("timestamp")), text_at(step, "source")
+    parts = _atif_parts(transcript, step.get("message"))
+    results = objects_in(object_in(step.get("observation")).get("results"))
+    if source == "agent":
         thought = text_at(step, "reasoning_content")
         parts = [*([thought_part(thought)] if thought else []), *parts]
         for call in objects_in(step.get("tool_calls")):
@@ -890,21 +917,43 @@ def _read_atif(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
             parts.append(call_part(name, arguments, id=text_at(call, "tool_call_id")))
         usage = read_counts(object_in(step.get("metrics")))
         model = text_at(step, "model_name") or transcript.model
-        transcript.answer(parts, time=time, model=model, usage=usage)
-        observed = object_in(step.get("observation"))
-        for one in objects_in(observed.get("results")):
-            call_id = text_at(one, "source_call_id")
-            words = _texts(one.get("content"))
-            text = "\n".join(part.text or "" for part in words)
-            if call_id:
-                transcript.results([_result(call_id, "", text)], time=time)
-            elif text:
-                transcript.user(words, time=time)
-            if one.get("subagent_trajectory_ref"):
-                why = "the run of the sub-agent is another file"
-                transcript.put_aside("`subagent_trajectory_ref` of a result", why, place)
-    label = text_at(run, "session_id") or id
-    yield transcript.recording(label, answered=not transcript.is_waiting)
+        if parts:
+            transcript.answer(parts, time=time, model=model, usage=usage)
+        else:
+            transcript.put_aside("empty answer", "nothing was said in it", place)
+    elif source == "system" and not transcript.events:
+        transcript.system += [part.text or "" for part in parts]
+    elif parts:
+        transcript.user(parts, time=time)
+    for one in results:
+        call_id = text_at(one, "source_call_id")
+        shown = _atif_parts(transcript, one.get("content"))
+        if call_id and transcript.has_call(call_id):
+            text = "\n".join(part.text or "" for part in shown if part.text)
+            result = _result(call_id, "", text)
+            transcript.results([show_media(result, shown)], time=time)
+        elif shown:
+            transcript.user(shown, time=time)
+        if any(not text_at(ref, "trajectory_id")
+               for ref in objects_in(one.get("subagent_trajectory_ref"))):  # fmt: skip
+            why = "the run of the sub-agent is another file"
+            transcript.put_aside("`subagent_trajectory_ref` of a result", why, place)
+
+
+def _atif_parts(transcript: Transcript, content: Json) -> list[Part]:
+    """The texts of a message, and the pictures among them: each is a file next to the run."""
+    parts: list[Part] = []
+    for at, piece in enumerate(content if isinstance(content, list) else [content]):
+        source = object_in(object_in(piece).get("source"))
+        path = text_at(source, "path")
+        if re.match(r"https?:|data:|gs:|s3:", path):
+            parts.append(linked_part(path, text_at(source, "media_type") or "image/png"))
+        elif path:
+            why = f"it is in a file of its own, {path}"
+            transcript.put_aside("picture", why, f"{transcript.place}[{at}]")
+        else:
+            parts += _texts([piece])
+    return parts
 
 
 # --- inspect-ai

@@ -67,7 +67,23 @@ def list_records(raw: JsonObject) -> Iterator[JsonObject]:
             yield from objects_in(scope.get("logRecords"))
 
 
+_OPENINFERENCE_KINDS = (
+    "LLM", "TOOL", "AGENT", "CHAIN", "RETRIEVER", "EMBEDDING", "RERANKER", "GUARDRAIL", "EVALUATOR",
+    "PROMPT",
+)  # fmt: skip
+
+
+def _is_attributes(raw: JsonObject) -> bool:
+    """Whether an object is the attributes of a span, by themselves."""
+    return any(key.startswith(_ATTRIBUTES) and "." in key for key in raw)
+
+
+_ATTRIBUTES = ("gen_ai.", "openinference.span.", "llm.input_messages.", "llm.model_name")
+
+
 def _is_span(raw: JsonObject) -> bool:
+    if _is_attributes(raw):
+        return True
     if raw.get("object") == "trace.span" and isinstance(raw.get("span_data"), dict):
         return True
     if "run_type" in raw and "inputs" in raw:
@@ -107,8 +123,13 @@ def _read_span(raw: JsonObject) -> Span:
     }  # fmt: skip
     around = object_in(raw.get("parentSpanContext")).get("spanId")
     attributes = read_attributes(parse_value(_first(raw, "attributes", "span_attributes")))
+    kind = raw.get("span_kind")
+    if isinstance(kind, str) and kind.upper() in _OPENINFERENCE_KINDS:
+        attributes.setdefault("openinference.span.kind", kind)  # Phoenix keeps it apart
     if isinstance(raw.get("span_data"), dict):
         attributes = {"openai.span": raw["span_data"]}
+    elif _is_attributes(raw):
+        attributes = read_attributes(raw)
     elif "run_type" in raw:
         names = ("run_type", "inputs", "outputs", "extra")
         attributes = {f"langsmith.{name}": parse_value(raw.get(name)) for name in names}
@@ -677,7 +698,7 @@ def messages_of_parts(message: JsonObject) -> Iterator[JsonObject]:
         elif kind == "tool_call_response":
             yield {
                 "role": "tool",
-                "tool_call_id": part.get("id"),
+                "tool_call_id": _id_of_call(part),
                 "content": _text_of(_first(part, "response", "result")),
             }
         elif kind in ("thinking", "reasoning"):
@@ -706,13 +727,20 @@ def _text_of(value: Json) -> str:
 def _chat_call(part: JsonObject) -> JsonObject:
     function = object_in(part.get("function")) or part
     return {
-        "id": part.get("id") or part.get("tool_call_id") or "",
+        "id": _id_of_call(part),
         "type": "function",
         "function": {
             "name": function.get("name"),
             "arguments": _text_of(function.get("arguments")) or "{}",
         },
     }
+
+
+def _id_of_call(part: JsonObject) -> str:
+    """The id of a call; agent-framework writes that of its run before it."""
+    id = part.get("id") or part.get("tool_call_id")
+    last = next(reversed(id), "") if isinstance(id, list) else id
+    return last if isinstance(last, str) else ""
 
 
 def _traceloop_message(fields: JsonObject) -> JsonObject:
