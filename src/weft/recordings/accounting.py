@@ -350,7 +350,7 @@ _CALL_NOTES = frozenset(
      "provider_name", "provider_details", "cache_control", "output", "result", "errorText",
      "error", "resultDisplay", "renderOutputAsMarkdown", "function", "custom", "sessionID",
      "messageID", "dynamic", "outcome", "tool_kind", "namespace", "step", "metadata",
-     "encrypted_content", "summary")
+     "encrypted_content", "summary", "toolCall")
 )  # fmt: skip
 """What is said of a call: not its arguments."""
 
@@ -390,13 +390,14 @@ def _first(value: Mapping[str, Json], names: Iterable[str]) -> str:
 
 def _name_inside(value: JsonObject) -> str:
     """The name of a call whose function is an object of its own."""
-    inner = next((value[key] for key in ("function", "custom") if key in value), None)
+    inner = next((value[key] for key in ("function", "custom", "toolCall") if key in value), None)
+    inner = object_in(inner).get("value", inner)
     return _first(inner, _NAMES) if isinstance(inner, dict) else str(value.get("type") or "")
 
 
 def _own_id(value: JsonObject, field: str) -> str:
     """The id of a result that stands in a field of its own: it is that of its call."""
-    owns = field in _BARE_RESULTS or value.get("type") == "tool_call_response"
+    owns = field in _BARE_RESULTS or value.get("type") in ("tool_call_response", "toolResponse")
     return _first(value, ("id",)) if owns else ""
 
 
@@ -413,6 +414,8 @@ def _is_call(value: JsonObject, field: str) -> bool:
         return True
     if not isinstance(kind, str) or not _first(value, _IDS):
         return False
+    if kind in ("toolRequest", "frontendToolRequest"):
+        return "toolCall" in value
     if kind in (
         "tool_use",
         "toolCall",
@@ -446,6 +449,8 @@ def _is_result(value: JsonObject, field: str) -> bool:
     if part_kind is not None:
         asked = part_kind == "retry-prompt" and bool(value.get("tool_name"))
         return asked or part_kind in ("tool-return", "builtin-tool-return")
+    if kind == "toolResponse" and "toolResult" in value:
+        return True
     if isinstance(kind, str) and kind.endswith(("tool_result", "_call_output", "call_response")):
         return "message" not in value  # else it is the line around one
     if kind == "function_result":

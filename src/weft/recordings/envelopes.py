@@ -462,8 +462,8 @@ def _either(value: JsonObject, *names: str) -> Json:
 
 _ENVELOPES: tuple[Callable[[JsonObject], Opened | None], ...] = (
     _open_bedrock, _open_helicone, _open_litellm, _open_answered_chat, _open_autogen_call,
-    _open_batch, _open_vertex, _open_har, _open_cassette, _open_jaeger, _open_tempo, _open_phoenix, _open_team, _open_steps,
-    _open_checkpoint, _open_evals, _open_state,
+    _open_batch, _open_vertex, _open_har, _open_cassette, _open_jaeger, _open_tempo, _open_phoenix,
+    _open_team, _open_steps, _open_checkpoint, _open_evals, _open_state,
 )  # fmt: skip
 """The first that finds something inside opens it."""
 

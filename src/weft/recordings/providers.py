@@ -604,7 +604,8 @@ def _chat_answer(body: JsonObject) -> JsonObject:
         return {key: value for key, value in whole.items() if value is not None}
     choices = body.get("choices")
     if not isinstance(choices, list) or not any(
-        isinstance(object_in(one.get("message")).get("content"), list) for one in objects_in(choices)
+        isinstance(object_in(one.get("message")).get("content"), list)
+        for one in objects_in(choices)
     ):
         return body
     plain: list[Json] = [
@@ -654,9 +655,7 @@ def _join_ollama(chunks: list[JsonObject]) -> JsonObject:
     whole: JsonObject = {"role": "assistant"}
     for key in ("content", "thinking"):
         whole[key] = "".join(text_at(one, key) for one in messages)
-    calls: list[Json] = [
-        call for one in messages for call in objects_in(one.get("tool_calls"))
-    ]
+    calls: list[Json] = [call for one in messages for call in objects_in(one.get("tool_calls"))]
     if calls:
         whole["tool_calls"] = calls
     return {**chunks[-1], "message": whole}

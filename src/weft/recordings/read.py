@@ -30,6 +30,16 @@ from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import find_near
 from weft.recordings.accounting import find_names, require_accounted, require_tools_called
 from weft.recordings.alignment import exchange_of_request
+from weft.recordings.chats import (
+    is_cline,
+    is_cline_session,
+    is_goose,
+    is_goose_session,
+    read_cline,
+    read_cline_session,
+    read_goose,
+    read_goose_session,
+)
 from weft.recordings.coding import (
     TranscriptLine,
     is_claude_code,
@@ -50,12 +60,11 @@ from weft.recordings.containers import (
     split_large,
     split_values,
 )
+from weft.recordings.databases import SQLITE, read_database
 from weft.recordings.envelopes import open_envelope, open_page, open_states
 from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.frameworks import (
-    SQLITE,
     is_langgraph_update,
-    read_database,
     read_events,
     read_langchain,
     read_langgraph_updates,
@@ -91,7 +100,7 @@ from weft.recordings.recording import (
     with_events,
 )
 from weft.recordings.runs import (
-    DOCUMENTS,
+    RUNS,
     Document,
     is_agent_framework,
     is_autogen,
@@ -135,6 +144,13 @@ from weft.session import Session
 from weft.values import Json, JsonObject, compact, has_lone_surrogate
 
 _log = logging.getLogger("weft")
+
+DOCUMENTS: tuple[Document, ...] = (
+    Document("cline", is_cline_session, read_cline_session, "a session of Cline"),
+    Document("goose", is_goose_session, read_goose_session, "a session that Goose exported"),
+    *RUNS,
+)
+"""Objects that tell what they are; the first that fits is taken."""
 
 
 class Format(NamedTuple):
@@ -212,8 +228,10 @@ def read_file(
             f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
         ) from None
     if start == SQLITE:
-        values = _Values(label, format or "openai-agents", lenient=lenient)
-        yield from read_database(path, partial(values.read, single=False))
+        yield from read_database(
+            path,
+            lambda own: partial(_Values(label, format or own, lenient=lenient).read, single=False),
+        )
         return
     yield from read_recordings(data, name=label, format=format, lenient=lenient)
 
@@ -381,7 +399,7 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
-    if is_yaml(name) or lines[0][1].startswith(_CASSETTE):
+    if _is_yaml(name) or lines[0][1].startswith(_CASSETTE):
         read = values.read(read_yaml(data, name), Path(name).stem, name)
         yield from values.require_some(read, ())
         return
@@ -413,7 +431,7 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
 _CASSETTE = (b"interactions:", b"http_interactions:", b"requests:", b"---\n")
 
 
-def is_yaml(name: str) -> bool:
+def _is_yaml(name: str) -> bool:
     """Whether a file's name says that it is YAML, packed or not."""
     plain = name.removesuffix(".gz").removesuffix(".xz")
     return plain.endswith((".yaml", ".yml"))
@@ -1096,6 +1114,7 @@ LIST_FORMATS = (
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
     Format("autogen", is_autogen, read_autogen, "messages of AutoGen's teams and agents"),
     Format("agent-framework", is_agent_framework, read_agent_framework, "messages, threads"),
+    Format("cline", is_cline, read_cline, "the messages of a task of Cline or Roo Code"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
     Format("opencode", is_opencode, read_opencode, "what `opencode export` writes"),
     Format("vercel", is_vercel, read_vercel, "model messages or UI messages of the AI SDK"),
@@ -1153,6 +1172,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("codex", is_codex, 3, read_codex),
     LineFormat("copilot-cli", is_copilot, 3, read_copilot),
     LineFormat("pi", is_pi, 3, read_pi),
+    LineFormat("goose", is_goose, 3, read_goose),
     LineFormat("gemini-cli", is_gemini_lines, 3, read_gemini_lines),
     LineFormat("openhands", is_openhands, 3, read_openhands),
     LineFormat("codex", is_codex_stream, 3, read_codex_stream),

@@ -29,6 +29,7 @@ from weft.recordings.recording import (
     tools_of,
     with_events,
 )
+from weft.session import Usage
 from weft.values import Json, JsonObject, compact
 
 ReadObject = Callable[[JsonObject, str, str], Iterable[Recording]]
@@ -1085,6 +1086,14 @@ def is_autogen(messages: list[JsonObject]) -> bool:
 def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
     """Messages of a team, or those of an agent's context."""
     transcript = Transcript(where, format="autogen")
+    thoughts: list[tuple[str, Part, float | None, Usage | None]] = []
+
+    def think() -> None:
+        """Thoughts that no answer followed are answers of their own."""
+        for _, part, when, counted in thoughts:
+            transcript.answer([part], time=when, usage=counted)
+        thoughts.clear()
+
     for at, message in enumerate(objects_in(messages)):
         place = transcript.place = f"{where}: messages[{at}]"
         kind, content = text_at(message, "type"), message.get("content")
@@ -1098,6 +1107,9 @@ def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
             for one in listed
             if "arguments" in one
         ]
+        source = text_at(message, "source")
+        if thoughts and (form not in ("calls", "text", "notice") or thoughts[0][0] != source):
+            think()
         if form == "system":
             transcript.system += [part.text or "" for part in _texts(content)]
         elif form == "results":
@@ -1114,15 +1126,40 @@ def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
             transcript.user(_texts(text_at(printed, "output") or compact(printed)), time=time)
         elif isinstance(content, dict):  # an object that the agent was asked for
             transcript.answer([text_part(compact(content))], time=time, usage=usage)
-        elif form == "thought":
-            transcript.answer([thought_part(str(content))], time=time, usage=usage)
-        elif message.get("source") == "user" or kind == "UserMessage":
-            transcript.user(_texts(content), time=time)
+        elif form == "thought":  # the answer that it belongs to comes next
+            thoughts.append((source, thought_part(str(content)), time, usage))
+        elif source == "user" or kind == "UserMessage":
+            transcript.user(_autogen_parts(content), time=time)
         else:
             thought = text_at(message, "thought")
-            parts = [*([thought_part(thought)] if thought else []), *_texts(content), *called]
-            transcript.answer(parts, time=time, usage=usage)
+            parts = [part for _, part, _, _ in thoughts]
+            usage = usage or next((counted for *_, counted in thoughts if counted), None)
+            thoughts.clear()
+            parts += [thought_part(thought)] if thought else []
+            transcript.answer([*parts, *_autogen_parts(content), *called], time=time, usage=usage)
+    think()
     return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _autogen_parts(content: Json) -> list[Part]:
+    """The texts and pictures of a message; a picture is base64 in `data`."""
+    parts: list[Part] = []
+    for piece in content if isinstance(content, list) else [content]:
+        data = text_at(object_in(piece), "data")
+        if data:
+            blob = Blob(mime_type=_picture_type(data), data=data.partition("base64,")[2] or data)
+            parts.append(Part(inline_data=blob))
+        else:
+            parts += _texts([piece])
+    return parts
+
+
+def _picture_type(data: str) -> str:
+    """What kind of picture some base64 is, by how it begins."""
+    if data.startswith("data:"):
+        return data[5:].partition(";")[0]
+    begins = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
+    return begins.get(data[:4], "image/png")
 
 
 def _autogen_result(one: JsonObject) -> Part:
@@ -1190,7 +1227,7 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 
-DOCUMENTS: tuple[Document, ...] = (
+RUNS: tuple[Document, ...] = (
     Document("gemini-cli", _is_gemini_cli, _read_gemini_cli, "a chat that Gemini CLI saved"),
     Document("openhands", _is_openhands, _read_openhands, "an evaluated run of OpenHands"),
     Document("mini-swe-agent", _is_mini_swe, _read_mini_swe, "a trajectory of mini-swe-agent"),

@@ -88,6 +88,8 @@ def _is_span(raw: JsonObject) -> bool:
         return True
     if "run_type" in raw and "inputs" in raw:
         return True
+    if isinstance(raw.get("op_name"), str) and isinstance(raw.get("inputs"), dict):
+        return True
     has_id = any(key in raw for key in ("spanId", "span_id", "context", "spanContext"))
     attributes = raw.get("attributes", raw.get("span_attributes"))
     return has_id and isinstance(parse_value(attributes), dict | list)
@@ -133,11 +135,18 @@ def _read_span(raw: JsonObject) -> Span:
     elif "run_type" in raw:
         names = ("run_type", "inputs", "outputs", "extra")
         attributes = {f"langsmith.{name}": parse_value(raw.get(name)) for name in names}
-    start = _moment(
+    elif "op_name" in raw:
+        names = ("op_name", "inputs", "output", "summary")
+        attributes = {f"weave.{name}": parse_value(raw.get(name)) for name in names}
+    elif "root_span_id" in raw and isinstance(raw.get("span_attributes"), dict):
+        names = ("input", "output", "metadata", "metrics", "span_attributes")
+        attributes = {f"braintrust.{name}": parse_value(raw.get(name)) for name in names}
+    clock = object_in(parse_value(raw.get("metrics")))  # where Braintrust has both times
+    start = _moment(clock.get("start")) or _moment(
         _first(raw, "startTimeUnixNano", "start_time_unix_nano", "start_time", "start_timestamp",
-               "startTime", "started_at", "timestamp")
+               "startTime", "started_at", "timestamp", "created")
     )  # fmt: skip
-    end = _moment(
+    end = _moment(clock.get("end")) or _moment(
         _first(raw, "endTimeUnixNano", "end_time_unix_nano", "end_time", "end_timestamp",
                "endTime", "ended_at")
     )  # fmt: skip
@@ -269,7 +278,8 @@ _SAID = (
     "gen_ai.prompt", "gen_ai.completion", "langsmith.inputs", "langsmith.outputs",
     "mlflow.spanInputs", "mlflow.spanOutputs", "openai.span", "events", "all_messages_events",
     "request_data", "response_data", "ai.prompt.messages", "ai.response.toolCalls",
-    "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response",
+    "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response", "weave.inputs",
+    "weave.output", "braintrust.input", "braintrust.output",
 )  # fmt: skip
 """How the names begin of attributes that hold what was said."""
 
@@ -913,6 +923,90 @@ def _openai_agents_row(span: Span) -> JsonObject:
     )
 
 
+# --- Weave and Braintrust
+
+
+def _weave_kind(span: Span) -> str:
+    name = text_at(span.attributes, "weave.op_name")
+    if not name:
+        return ""
+    called = re.sub(r"^.*/op/|:[^:/]*$", "", name)
+    return "model" if _CLIENT_CALL.search(called) else f"call of {called}"
+
+
+_CLIENT_CALL = re.compile(
+    r"chat\.completions\.|\bMessages\.(?:create|stream)|\bmessages\.create|responses\.create"
+    r"|generate_content|\bcompletion\b|chat\.complete|\bLlm\.|\.converse",
+    re.IGNORECASE,
+)
+"""How the functions of clients are called in which a model is asked."""
+
+
+def _weave_row(span: Span) -> JsonObject:
+    inputs = {**object_in(span.attributes.get("weave.inputs"))}
+    inputs.pop("self", None)
+    outputs = object_in(span.attributes.get("weave.output"))
+    counted = object_in(object_in(span.attributes.get("weave.summary")).get("usage"))
+    usage = outputs.get("usage") or next((one for one in counted.values() if one), None)
+    if inputs.keys() & _OWN_FIELDS:
+        own = _langsmith_call(inputs, outputs)
+        if own is not None:
+            return {**own, "usageDetails": usage}
+    messages = inputs.get("messages")
+    answers = [object_in(one.get("message")) for one in objects_in(outputs.get("choices"))]
+    known = ("messages", "tools", "model")
+    return _row(
+        messages if isinstance(messages, list) else [],
+        answers or ([outputs] if outputs.get("role") else []),
+        tools=inputs.get("tools"),
+        model=outputs.get("model") or inputs.get("model"),
+        options={key: value for key, value in inputs.items() if key not in known and value},
+        usage=usage,
+    )
+
+
+def _braintrust_kind(span: Span) -> str:
+    kind = text_at(object_in(span.attributes.get("braintrust.span_attributes")), "type")
+    if "braintrust.span_attributes" not in span.attributes:
+        return ""
+    return {"llm": "model"}.get(kind, kind or "span")
+
+
+def _braintrust_row(span: Span) -> JsonObject:
+    asked, answer = (span.attributes.get(f"braintrust.{name}") for name in ("input", "output"))
+    metadata = object_in(span.attributes.get("braintrust.metadata"))
+    metrics = object_in(span.attributes.get("braintrust.metrics"))
+    if isinstance(asked, dict):
+        asked = asked.get("messages", asked.get("input", asked.get("contents")))
+    if isinstance(asked, list) and len(asked) == 1 and isinstance(asked[0], list):
+        asked = asked[0]
+    if isinstance(asked, str):
+        asked = [{"role": "user", "content": asked}]
+    answers: list[Json] = []
+    listed = object_in(answer).get("choices", answer)
+    for one in listed if isinstance(listed, list) else [listed]:
+        message = object_in(object_in(one).get("message")) or object_in(one)
+        if message:
+            answers.append(message)
+        elif isinstance(one, str):
+            answers.append({"role": "assistant", "content": one})
+    inner = object_in(metadata.get("invocation_params"))
+    apart = ("model", "tools", "provider", "metadata", "invocation_params", "braintrust", "tags",
+             "serialized", "run_id", "options", "batch_size")  # fmt: skip
+    return _row(
+        asked if isinstance(asked, list) else [],
+        answers,
+        tools=metadata.get("tools") or inner.get("tools"),
+        model=metadata.get("model") or inner.get("model"),
+        options={key: value for key, value in metadata.items() if key not in apart},
+        usage={
+            "input": metrics.get("prompt_tokens"),
+            "output": metrics.get("completion_tokens"),
+            "cached": metrics.get("prompt_cached_tokens"),
+        },
+    )
+
+
 # --- Vercel's AI SDK
 
 
@@ -974,6 +1068,8 @@ FLAVOURS: tuple[Flavour, ...] = (
     Flavour("openinference", _openinference_kind, _openinference_row, "OpenInference spans"),
     Flavour("langsmith", _langsmith_kind, _langsmith_row, "runs as LangSmith exports them"),
     Flavour("mlflow", _mlflow_kind, _mlflow_row, "traces of MLflow"),
+    Flavour("weave", _weave_kind, _weave_row, "calls as Weave exports them"),
+    Flavour("braintrust", _braintrust_kind, _braintrust_row, "spans as Braintrust exports them"),
     Flavour("openai-agents", _openai_agents_kind, _openai_agents_row, _OPENAI_AGENTS),
     Flavour("ai-sdk", _vercel_kind, _vercel_row, "spans of Vercel's AI SDK"),
     Flavour(
