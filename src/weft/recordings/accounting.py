@@ -465,7 +465,10 @@ def _is_result(value: JsonObject, field: str) -> bool:
         return False  # the results are inside
     if value.get("role") in ("function", "toolResult"):
         return "name" in value or "toolCallId" in value
-    return ("tool_call_id" in value or "call_id" in value) and "content" in value
+    # some libraries write all fields of a message, null where it has none
+    answers = bool(value.get("tool_call_id") or value.get("call_id"))
+    bare = value.get("role") == "tool" and "tool_call_id" in value
+    return (answers or bare) and "content" in value
 
 
 def _speaks(value: JsonObject) -> bool:

@@ -1,4 +1,4 @@
-"""Sessions of agents that people talk to in an editor or a window: Cline, Roo Code and Goose.
+"""Sessions of agents that people talk to in an editor or a window: Cline, Roo Code, Cursor, Goose.
 
 Each keeps one object a session, or a line a message. Their blocks are Anthropic's, or much like
 them; files and notices stand among the blocks.
@@ -114,6 +114,60 @@ def _block(block: JsonObject) -> JsonObject:
     return block
 
 
+# --- Cursor and Factory's Droid, whose lines have such messages below `message`
+
+
+def is_cursor(row: JsonObject) -> bool:
+    """Whether a line is one of Cursor's: a role, and below it a message of blocks."""
+    content = object_in(row.get("message")).get("content")
+    return row.get("role") in ("user", "assistant") and isinstance(content, list | str)
+
+
+def is_droid(row: JsonObject) -> bool:
+    """Whether a line is one of Droid's sessions, whose messages have Anthropic's blocks."""
+    if row.get("type") == "session_start":
+        return "cwd" in row and "id" in row
+    content = object_in(row.get("message")).get("content")
+    kinds = {text_at(one, "type") for one in objects_in(content)}
+    return row.get("type") == "message" and bool(kinds & {"tool_use", "tool_result"})
+
+
+def read_cursor(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """A transcript of Cursor's agent: it has no ids, and often no results."""
+    yield _read_lines(lines, name, where, format="cursor")
+
+
+def read_droid(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """A session of Droid."""
+    starts = (text_at(one.value, "id") for one in lines if one.value.get("type") == "session_start")
+    yield _read_lines(lines, next(starts, "") or name, where, format="droid")
+
+
+def _read_lines(lines: Sequence[TranscriptLine], id: str, where: str, *, format: str) -> Recording:
+    transcript = Transcript(where, format=format, provider="anthropic")
+    for number, line in enumerate(lines):
+        row, transcript.place = line.value, line.where
+        message = object_in(row.get("message"))
+        if not message:
+            kind = text_at(row, "type") or "line"
+            transcript.put_aside(f"line `{kind}`", "it was never sent to the model", line.where)
+            continue
+        time = seconds(row.get("timestamp"))
+        listed = message.get("content")
+        blocks = [
+            _with_id(block, f"call_{number}_{at}") for at, block in enumerate(objects_in(listed))
+        ]
+        content: Json = [*blocks] if isinstance(listed, list) else listed
+        whole: JsonObject = {"role": row.get("role"), **message, "content": content}
+        _take_cline(transcript, {**whole, "ts": time * 1000 if time is not None else None})
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _with_id(block: JsonObject, id: str) -> JsonObject:
+    """A call with an id, where its program wrote none."""
+    return {**block, "id": id} if block.get("type") == "tool_use" and not block.get("id") else block
+
+
 # --- Goose
 
 
@@ -219,8 +273,8 @@ def _goose_result(block: JsonObject) -> Part:
     pieces = [object_in(one.get("resource")) or one for one in objects_in(listed)]
     text = "\n".join(text_at(one, "text") for one in pieces if one.get("text"))
     failed = returned.get("status") == "error" or object_in(value).get("isError") is True
-    said: Json = text or returned.get("error") or ("" if listed is not None else value)
-    response = {"error" if failed else "result": said}
+    content: Json = text or returned.get("error") or ("" if listed is not None else value)
+    response = {"error" if failed else "result": content}
     result = result_part("", response, id=text_at(block, "id") or None)
     return show_media(result, [part for one in pieces for part in _picture(one)])
 

@@ -44,7 +44,7 @@ def is_claude_code(row: JsonObject) -> bool:
         if "parts" in message:  # Qwen Code has such lines too
             return False
         named = "uuid" in row or "sessionId" in row or "session_id" in row
-        return named or (message.get("role") == row["type"] and "timestamp" in row)
+        return named or (message.get("role", row["type"]) == row["type"] and "timestamp" in row)
     if row.get("type") == "summary":
         return "leafUuid" in row
     if row.get("type") == "system" and "session_id" in row:  # what the program prints as it runs

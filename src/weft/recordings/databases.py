@@ -115,7 +115,7 @@ class _Database:
             inner = str(row["checkpoint_ns"] or "")  # a graph within a graph
             name = str(row["thread_id"]) + (f"/{inner}" if inner else "")
             last[name] = str(row["type"]), bytes(row["checkpoint"])
-        found = False
+        is_empty = True
         for name, (kind, data) in last.items():
             where = f"{self.name}: thread {name}"
             if kind == "json":
@@ -124,11 +124,11 @@ class _Database:
                 state = object_in(read_msgpack(data, where))
             messages = object_in(state.get("channel_values")).get("messages")
             if isinstance(messages, list) and messages:
-                found = True
+                is_empty = False
                 yield name, messages
             else:
                 self.mended.add("thread", "its state has no messages", where)
-        if not found:
+        if is_empty:
             raise SessionError("no thread in it has messages", where=self.name)
 
     def list_items(self) -> Iterator[tuple[str, list[Json]]]:

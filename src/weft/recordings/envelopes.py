@@ -158,8 +158,8 @@ def _open_batch(raw: JsonObject) -> Opened | None:
     runs: dict[str, JsonObject] = {}
     for one in (*objects_in(raw.get("post")), *objects_in(raw.get("patch"))):
         id = text_at(one, "id")
-        said = {key: value for key, value in one.items() if value not in (None, "", [], {})}
-        runs[id] = {**runs.get(id, {}), **said}
+        filled = {key: value for key, value in one.items() if value not in (None, "", [], {})}
+        runs[id] = {**runs.get(id, {}), **filled}
     spans = [{"inputs": {}, **one} for one in runs.values() if "run_type" in one]
     return Opened({"spans": [*spans]}) if spans else None
 

@@ -38,6 +38,7 @@ from weft.recordings.recording import (
     Recording,
     Transcript,
     declared_tools,
+    has_sound_schema,
     parse_json,
     tools_of,
     with_fields,
@@ -120,6 +121,9 @@ def read_provider(
     for tool, fields in zip(reading.tools, beside, strict=True):
         if tool.own:
             transcript.put_aside(f"tool `{tool.name}`", "the provider runs it itself", where)
+        elif not has_sound_schema(tool):
+            why = "they are not a JSON Schema; the request is shown as it was"
+            transcript.put_aside(f"parameters of the tool `{tool.name}`", why, where)
         for name in fields or {}:
             transcript.put_aside(f"`{name}` of a tool", "an agent's tool has no such field", where)
     if response is not None:
@@ -229,8 +233,11 @@ def _sound_chat(request: JsonObject, where: str) -> JsonObject:
         message = {**message, "content": _pieces(content, place)}
         if role == "function":  # what results were called before calls had ids
             message["role"] = "tool"
-        if isinstance(message.get("tool_calls"), list):
-            message["tool_calls"] = [*map(_sound_call, objects_in(message["tool_calls"]))]
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):
+            message["tool_calls"] = [
+                _sound_call(one) if isinstance(one, dict) else one for one in calls
+            ]
         _require_calls(message, place)
         answers = objects_in(message.get("tool_responses"))
         # AutoGen keeps what several calls returned in one message
@@ -569,14 +576,14 @@ def body_of(answer: Json, dialect: str) -> JsonObject:
         if isinstance(parsed, dict):
             return body_of(cast("JsonObject", parsed), dialect)
         if parsed is None and dialect == CHAT:
-            chunks = [parse_json(line) for line in answer.splitlines() if line.strip()]
-            if chunks and all(isinstance(one, dict) for one in chunks):
-                return body_of(cast("list[Json]", chunks), dialect)
+            lines = [parse_json(line) for line in answer.splitlines() if line.strip()]
+            if lines and all(isinstance(one, dict) for one in lines):
+                return body_of(cast("list[Json]", lines), dialect)
         return _assemble_body(_events(answer) if parsed is None else _chunks(parsed), dialect)
     if dialect == CHAT and isinstance(answer, list):
-        told = objects_in(answer)
-        if told and all("done" in one and "message" in one for one in told):
-            return _chat_answer(_join_ollama(told))
+        chunks = objects_in(answer)
+        if chunks and all("done" in one and "message" in one for one in chunks):
+            return _chat_answer(_join_ollama(chunks))
     return _assemble_body(_chunks(answer), dialect)
 
 

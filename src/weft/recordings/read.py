@@ -5,6 +5,7 @@ transcript. It may be packed with gzip, or be google-adk's session database. An 
 and the line, or the index in it.
 """
 
+import bz2
 import glob
 import gzip
 import io
@@ -33,10 +34,14 @@ from weft.recordings.alignment import exchange_of_request
 from weft.recordings.chats import (
     is_cline,
     is_cline_session,
+    is_cursor,
+    is_droid,
     is_goose,
     is_goose_session,
     read_cline,
     read_cline_session,
+    read_cursor,
+    read_droid,
     read_goose,
     read_goose_session,
 )
@@ -55,6 +60,7 @@ from weft.recordings.coding import (
 )
 from weft.recordings.containers import (
     ZIP,
+    is_tar,
     list_members,
     read_yaml,
     split_large,
@@ -70,7 +76,7 @@ from weft.recordings.frameworks import (
     read_langgraph_updates,
     read_pydantic_ai,
 )
-from weft.recordings.joining import join_calls
+from weft.recordings.joining import count_growths, join_calls
 from weft.recordings.providers import (
     LISTS,
     bedrock_model,
@@ -239,6 +245,7 @@ def read_file(
 _PACKED: dict[bytes, Callable[[BinaryIO, Literal["rb"]], AbstractContextManager[object]]] = {
     b"\x1f\x8b": gzip.open,
     b"\xfd7zXZ\x00": lzma.open,
+    b"BZh": bz2.open,
 }
 """What packed files begin with, and what unpacks them."""
 
@@ -299,18 +306,22 @@ class _LogFile:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines with their numbers: the earliest call first, where all say when they were."""
         places: list[tuple[float, int, int]] = []
+        sizes: dict[int, int] = {}
         at = 0
         for number, line in enumerate(self._file, 1):
             if line.strip():
                 value = parse_json(line)
                 time = _time_in(cast("JsonObject", value)) if isinstance(value, dict) else 0.0
                 places.append((time, at, number))
+                sizes[number] = len(line)
             at += len(line)
         self.count = len(places)
         times = [time for time, _, _ in places]
         # a broken last line has no time, and stays the last
         if all(times[:-1]) and times[:-1] != sorted(times[:-1]):
-            places = [*sorted(places[:-1]), places[-1]] if not times[-1] else sorted(places)
+            timed = [*sorted(places[:-1]), places[-1]] if not times[-1] else sorted(places)
+            grown = [count_growths([sizes[one] for *_, one in some]) for some in (places, timed)]
+            places = places if grown[0] > grown[1] else timed
         read = 0
         for _, place, number in places:
             self._file.seek(place)
@@ -338,8 +349,8 @@ def _with_own_ids(recordings: Iterable[Recording]) -> Iterator[Recording]:
 
 _PLAIN_ENDINGS = (".json", ".jsonl", ".ndjson", ".traj", ".har", ".yaml", ".yml")
 _ENDINGS = (
-    *_PLAIN_ENDINGS, *(f"{one}.{packed}" for one in _PLAIN_ENDINGS for packed in ("gz", "xz")),
-    ".eval", ".zip", ".db", ".sqlite", ".sqlite3",
+    *_PLAIN_ENDINGS, *(f"{one}.{kind}" for one in _PLAIN_ENDINGS for kind in ("gz", "xz", "bz2")),
+    ".eval", ".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".db", ".sqlite", ".sqlite3",
 )  # fmt: skip
 
 
@@ -377,7 +388,7 @@ def read_recordings(
 def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
     with _unpack(io.BytesIO(data), data[:6], name) as plain:
         data = plain.read()
-    if data.startswith(ZIP):
+    if data.startswith(ZIP) or is_tar(data):
         yield from _read_archive(data, name, values)
         return
     if data.startswith(b"PAR1"):
@@ -394,14 +405,15 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
         )
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # what some shells write
         data = data.decode("utf-16", "replace").encode()
+    elif data[1:2] == b"\0" or data[:1] == b"\0":  # the same without its mark
+        data = data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-16-be", "replace").encode()
     # Windows' editors begin a UTF-8 file with this mark
     data = data.removeprefix(b"\xef\xbb\xbf")
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
     if _is_yaml(name) or lines[0][1].startswith(_CASSETTE):
-        read = values.read(read_yaml(data, name), Path(name).stem, name)
-        yield from values.require_some(read, ())
+        yield from values.whole(read_yaml(data, name), Asides())
         return
     if lines[0][1].startswith((b"data:", b"event:", b"id:")):  # a stream that was saved
         lines = [(number, line[5:]) for number, line in lines if line.startswith(b"data: {")]
@@ -424,8 +436,7 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
         # its first line is broken
         yield from _read_lines(lines, values)
         return
-    read = values.read(value, Path(name).stem, name)
-    yield from values.require_some(_with(read, asides), ())
+    yield from values.whole(value, asides)
 
 
 _CASSETTE = (b"interactions:", b"http_interactions:", b"requests:", b"---\n")
@@ -433,7 +444,7 @@ _CASSETTE = (b"interactions:", b"http_interactions:", b"requests:", b"---\n")
 
 def _is_yaml(name: str) -> bool:
     """Whether a file's name says that it is YAML, packed or not."""
-    plain = name.removesuffix(".gz").removesuffix(".xz")
+    plain = name.removesuffix(".gz").removesuffix(".xz").removesuffix(".bz2")
     return plain.endswith((".yaml", ".yml"))
 
 
@@ -466,7 +477,10 @@ def _read_lines(lines: Sequence[tuple[int, bytes]], values: "_Values") -> Iterat
                 TranscriptLine(where, cast("JsonObject", read_json(line, where, asides.add)))
             )
         except SessionError as error:
-            broken.append(error)
+            glued = split_values(line)  # two writers, and no line end between them
+            rows += [TranscriptLine(where, one) for one in glued]
+            if not glued:
+                broken.append(error)
     torn: SessionError | None = None
     begins = lines[-1][1].lstrip().startswith((b"{", b"["))
     if rows and broken and begins and broken[-1].where == f"{name}:{lines[-1][0]}":
@@ -555,6 +569,11 @@ class _Values:
                         errors.append(torn)
 
         yield from self.require_some(self._join(read_rows()), errors)
+
+    def whole(self, value: Json, asides: Asides) -> Iterator[Recording]:
+        """The recordings of a file that is one value; the calls in it are joined."""
+        read = self.read(value, Path(self.name).stem, self.name)
+        yield from self.require_some(self._join(_with(read, asides)), ())
 
     def stream(self, log: _LogFile) -> Iterator[Recording]:
         """The recordings of a log, line by line; what its lines share is kept once."""
@@ -1145,6 +1164,8 @@ FORMATS: Mapping[str, str] = {
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
+    "cursor": "a transcript of Cursor's agent, JSONL",
+    "droid": "a session of Factory's Droid, JSONL",
     "pi": "a session of pi, JSONL",
     "qwen-code": "a session of Qwen Code, JSONL",
     **{one.name: one.about for one in DOCUMENTS},
@@ -1171,7 +1192,9 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("claude-code", is_claude_code, None, read_claude_code),
     LineFormat("codex", is_codex, 3, read_codex),
     LineFormat("copilot-cli", is_copilot, 3, read_copilot),
+    LineFormat("droid", is_droid, 6, read_droid),
     LineFormat("pi", is_pi, 3, read_pi),
+    LineFormat("cursor", is_cursor, 3, read_cursor),
     LineFormat("goose", is_goose, 3, read_goose),
     LineFormat("gemini-cli", is_gemini_lines, 3, read_gemini_lines),
     LineFormat("openhands", is_openhands, 3, read_openhands),

@@ -25,7 +25,7 @@ from weft.dialects.wire import (
     scrub_surrogates,
     text_at,
 )
-from weft.errors import SessionError
+from weft.errors import DeclarationError, SessionError
 from weft.ir.block import RECALL
 from weft.media import base64_bytes
 from weft.recordings.exchanges import ExchangeRecord
@@ -575,10 +575,37 @@ def tools_of(declared: Iterable[ReadTool]) -> tuple[Tool, ...]:
     for one in declared:
         name = one.name
         if not one.own and NAME.fullmatch(name) and name not in (*RESERVED, RECALL):
-            parameters = one.parameters or {"type": "object", "properties": {}}
-            about = one.description
-            by_name.setdefault(name, Tool(name=name, description=about, parameters=parameters))
+            by_name.setdefault(name, _tool_of(one))
     return tuple(by_name.values())
+
+
+def has_sound_schema(tool: ReadTool) -> bool:
+    """Whether the parameters of a tool are a JSON Schema; a provider refuses others."""
+    try:
+        _declare(tool, tool.parameters or _NO_PARAMETERS)
+    except DeclarationError:
+        return False
+    return True
+
+
+_Extra = dict[str, JsonObject]
+"""The fields of a tool that only one dialect has."""
+
+
+def _tool_of(tool: ReadTool, extra: _Extra | None = None) -> Tool:
+    """A declaration as a tool; parameters that are not a JSON Schema are left open."""
+    try:
+        return _declare(tool, tool.parameters or _NO_PARAMETERS, extra)
+    except DeclarationError:
+        return _declare(tool, _NO_PARAMETERS, extra)
+
+
+def _declare(tool: ReadTool, parameters: JsonObject, extra: _Extra | None = None) -> Tool:
+    about = tool.description
+    return Tool(name=tool.name, description=about, parameters=parameters, extra=extra or {})
+
+
+_NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 
 
 def declared_tools(
@@ -594,12 +621,7 @@ def declared_tools(
         elif one.name in (*RESERVED, RECALL):
             continue
         else:
-            tool = Tool(
-                name=one.name,
-                description=one.description,
-                parameters=one.parameters or {"type": "object", "properties": {}},
-                extra={dialect: extra or {}},
-            )
+            tool = _tool_of(one, {dialect: extra or {}})
         by_name.setdefault(one.name, tool)
     return tuple(by_name.values())
 
@@ -720,18 +742,24 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
     details = [counts]
     details += [one for key, one in counts.items() if "details" in key and isinstance(one, dict)]
     tokens: dict[str, int] = {}
+    named: dict[str, str] = {}
     for kind, names in _COUNTS.items():
         for name in names:
             numbers = (_whole_number(one.get(name)) for one in details)
             value = next((number for number in numbers if number is not None), None)
             if value is not None:
-                tokens[kind] = value
+                tokens[kind], named[kind] = value, name
                 break
     if "input" not in tokens and "output" not in tokens:
         return None
     prompt, output = tokens.get("input"), tokens.get("output")
-    if prompt is not None and any(name in counts for name in _APART):
-        prompt += tokens.get("cached", 0) + tokens.get("written", 0)
+    if prompt is not None:
+        total = _whole_number(counts.get("total_tokens"))
+        # OpenAI's name for the input covers what was cached, and so does a total that adds up
+        is_whole = named["input"].startswith("prompt") or total == prompt + (output or 0)
+        is_apart = any(name in counts for name in _APART) and not is_whole
+        if is_apart or tokens.get("cached", 0) > prompt:
+            prompt += tokens.get("cached", 0) + tokens.get("written", 0)
     return Usage(
         prompt_token_count=prompt,
         candidates_token_count=output,

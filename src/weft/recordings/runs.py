@@ -191,7 +191,9 @@ def read_qwen(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterato
             transcript.user(parts, time=time)
         else:
             noted = f"{kind}/{row['subtype']}" if row.get("subtype") else kind
-            transcript.leave_out(f"line `{noted}`", "it was never sent to the model", line.where)
+            # a line of another kind that has parts may hold what was said
+            note = transcript.put_aside if parts else transcript.leave_out
+            note(f"line `{noted}`", "it was never sent to the model", line.where)
     id = next((id for line in lines if (id := text_at(line.value, "sessionId"))), name)
     yield transcript.recording(id, answered=not transcript.is_waiting)
 
@@ -928,13 +930,13 @@ def _take_atif(transcript: Transcript, step: JsonObject) -> None:
         transcript.user(parts, time=time)
     for one in results:
         call_id = text_at(one, "source_call_id")
-        shown = _atif_parts(transcript, one.get("content"))
+        observed = _atif_parts(transcript, one.get("content"))
         if call_id and transcript.has_call(call_id):
-            text = "\n".join(part.text or "" for part in shown if part.text)
+            text = "\n".join(part.text or "" for part in observed if part.text)
             result = _result(call_id, "", text)
-            transcript.results([show_media(result, shown)], time=time)
-        elif shown:
-            transcript.user(shown, time=time)
+            transcript.results([show_media(result, observed)], time=time)
+        elif observed:
+            transcript.user(observed, time=time)
         if any(not text_at(ref, "trajectory_id")
                for ref in objects_in(one.get("subagent_trajectory_ref"))):  # fmt: skip
             why = "the run of the sub-agent is another file"

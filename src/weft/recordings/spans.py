@@ -139,8 +139,8 @@ def _read_span(raw: JsonObject) -> Span:
         names = ("op_name", "inputs", "output", "summary")
         attributes = {f"weave.{name}": parse_value(raw.get(name)) for name in names}
     elif "root_span_id" in raw and isinstance(raw.get("span_attributes"), dict):
-        names = ("input", "output", "metadata", "metrics", "span_attributes")
-        attributes = {f"braintrust.{name}": parse_value(raw.get(name)) for name in names}
+        fields = ("input", "output", "metadata", "metrics", "span_attributes")
+        attributes = {f"braintrust.{name}": parse_value(raw.get(name)) for name in fields}
     clock = object_in(parse_value(raw.get("metrics")))  # where Braintrust has both times
     start = _moment(clock.get("start")) or _moment(
         _first(raw, "startTimeUnixNano", "start_time_unix_nano", "start_time", "start_timestamp",
@@ -674,6 +674,9 @@ def _gen_ai_row(span: Span) -> JsonObject:
     for old, new in (("cache_read.input_tokens", "cached_tokens"),):
         if old in usage:
             usage[new] = usage.pop(old)
+    # Logfire keeps the counts of the answer too, those of the cache among them
+    counted = object_in(object_in(parse_value(attributes.get("response_data"))).get("usage"))
+    usage = usage | counted if "cached_tokens" not in usage else usage
     if not messages:
         whole = _adk_row(attributes, usage) or _logfire_row(attributes, usage)
         if whole is not None:
@@ -889,12 +892,18 @@ def _mlflow_row(span: Span) -> JsonObject:
     messages = inputs.get("messages")
     usage = _first(body, "usage") or parse_text(attributes.get("mlflow.chat.tokenUsage"))
     known = ("messages", "tools", "model")
+    named = parse_text(attributes.get("mlflow.llm.model"))
+    params = object_in(parse_text(attributes.get("invocation_params")))
+    invoked = {
+        key: value for key, value in params.items()
+        if key not in ("tools", "model", "model_name", "_type") and value is not None
+    }  # fmt: skip
     return _row(
         messages if isinstance(messages, list) else [],
         answers,
         tools=inputs.get("tools") or parse_text(attributes.get("mlflow.chat.tools")),
-        model=inputs.get("model") or body.get("model"),
-        options={key: value for key, value in inputs.items() if key not in known},
+        model=inputs.get("model") or body.get("model") or named,
+        options={**invoked, **{key: value for key, value in inputs.items() if key not in known}},
         usage=usage,
     )
 
