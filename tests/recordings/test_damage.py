@@ -35,7 +35,8 @@ Value = Any
 DAMAGES = int(os.environ.get("WEFT_DAMAGES", "12"))
 
 INSTEAD: tuple[Value, ...] = (
-    None, "", {}, [], 0, -1, True, 1e300, "x" * 3000, [None], [[]], {"type": None}, [1],
+    None, "", {}, [], 0, -1, True, 1e300, 10**30, "9" * 5000, "²", "x" * 3000, [None], [[]],
+    {"type": None}, [1], {"intValue": "x"}, {"doubleValue": "NaN"},
     "2020-99-99", "‮<script>\x1b[31m",
 )  # fmt: skip
 """What stands where something else is expected."""

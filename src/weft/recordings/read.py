@@ -670,7 +670,11 @@ class _Values:
         self, values: Iterable[tuple[str, Json]], recordings: Iterable[Recording], where: str
     ) -> list[Recording]:
         """The recordings of some values, if they hold all that was said in these."""
-        return require_accounted(values, recordings, where=where, lenient=self.lenient)
+        try:
+            return require_accounted(values, recordings, where=where, lenient=self.lenient)
+        except UsageError as error:  # a dialect's reader knows its own field, and not the file
+            place = f"{where}: {error.where}" if error.where else where
+            raise SessionError(error.message, where=place, hint=error.hint) from None
 
     def read(self, value: Json, id: str, where: str, *, single: bool = True) -> Iterator[Recording]:
         """A value of a file: a recording, a list of messages, or a list of recordings."""
@@ -750,10 +754,7 @@ class _Values:
         """An object: a session, a request with or without what was recorded around it, a chat."""
         document = self._document(raw, where)
         if document is not None:
-            try:
-                yield from document.read(raw, id, where)
-            except UsageError as error:
-                raise SessionError(error.message, where=where, hint=error.hint) from None
+            yield from document.read(raw, id, where)
             return
         if is_trace_head(raw):
             self.skipped.add("head of a trace", _NO_MODEL, where)

@@ -685,12 +685,27 @@ def _broken_base64(data: Json) -> str:
     return ""
 
 
+_LATEST = 1e20
+"""A number from which on it is no time, in nanoseconds."""
+
+_DIGITS = 20
+"""How many digits a number may have: nanoseconds have nineteen."""
+
+_MOST_TOKENS = 2**53
+"""A number from which on it counts no tokens."""
+
+
+def is_count(value: str) -> bool:
+    """Whether a text is a whole number, as databases export them."""
+    return value.isdecimal() and value.isascii() and len(value) <= _DIGITS
+
+
 def seconds(moment: Json) -> float | None:
     """An ISO time, or a number, as seconds; None where it is neither."""
     if isinstance(moment, bool) or not isinstance(moment, (str, int, float)):
         return None
     if not isinstance(moment, str):
-        return float(moment)
+        return float(moment) if abs(moment) < _LATEST else None
     try:
         return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
     except ValueError:
@@ -699,13 +714,14 @@ def seconds(moment: Json) -> float | None:
 
 def read_usage(prompt: Json, output: Json, cached: Json = None) -> Usage | None:
     """Read the tokens of an answer, None where it has none; `prompt` counts cached ones too."""
-    if not isinstance(prompt, int) or not isinstance(output, int):
+    prompt, output, cached = map(_whole_number, (prompt, output, cached))
+    if prompt is None or output is None:
         return None
     return Usage(
         prompt_token_count=prompt,
         candidates_token_count=output,
         total_token_count=prompt + output,
-        cached_content_token_count=cached if isinstance(cached, int) else None,
+        cached_content_token_count=cached,
     )
 
 
@@ -770,9 +786,11 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
 
 def _whole_number(value: Json) -> int | None:
     """A count; databases export numbers as texts."""
-    if isinstance(value, str) and value.isdigit():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str):
+        value = int(value) if is_count(value) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < _MOST_TOKENS else None
 
 
 def find_other_fields(

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.dialects.wire import object_in, objects_in, text_at
-from weft.recordings.recording import seconds
+from weft.recordings.recording import is_count, seconds
 from weft.values import Json, JsonObject, compact
 
 
@@ -180,7 +180,7 @@ def _read_span(raw: JsonObject) -> Span:
 
 def _moment(value: Json) -> float | None:
     """A time in seconds, whatever unit an exporter counts in."""
-    if isinstance(value, str) and value.isdigit():
+    if isinstance(value, str) and is_count(value):
         value = int(value)
     if isinstance(value, list) and len(value) == 2:  # seconds, and the nanoseconds after them
         whole, rest = value
@@ -247,7 +247,7 @@ def _otlp_value(value: JsonObject) -> Json:
             return {text_at(each, "key"): _otlp_value(object_in(each.get("value")))
                     for each in listed}  # fmt: skip
         if key in ("intValue", "int_value"):
-            return int(one) if isinstance(one, str | int) else one
+            return int(one) if isinstance(one, str) and is_count(one.removeprefix("-")) else one
         return one
     return None
 
@@ -502,7 +502,7 @@ def _openinference_row(span: Span) -> JsonObject:
 
 
 def _integer(value: Json) -> Json:
-    return int(value) if isinstance(value, str) and value.isdigit() else value
+    return int(value) if isinstance(value, str) and is_count(value) else value
 
 
 def _list_numbered(attributes: JsonObject, prefix: str, inner: str) -> list[JsonObject]:
@@ -510,7 +510,7 @@ def _list_numbered(attributes: JsonObject, prefix: str, inner: str) -> list[Json
     listed: dict[int, JsonObject] = {number: {} for number in _numbers(attributes, prefix)}
     for key, value in attributes.items():
         number, _, rest = key.removeprefix(prefix).partition(".")
-        if key.startswith(prefix) and number.isdigit():
+        if key.startswith(prefix) and is_count(number):
             listed[int(number)][rest.removeprefix(inner)] = value
     return [listed[number] for number in sorted(listed)]
 
@@ -518,7 +518,7 @@ def _list_numbered(attributes: JsonObject, prefix: str, inner: str) -> list[Json
 def _numbers(attributes: JsonObject, prefix: str) -> Iterator[int]:
     for key in attributes:
         number = key.removeprefix(prefix).partition(".")[0] if key.startswith(prefix) else ""
-        if number.isdigit():
+        if is_count(number):
             yield int(number)
 
 
