@@ -343,7 +343,17 @@ def _open_phoenix(raw: JsonObject) -> Opened | None:
 
 def _open_page(raw: JsonObject) -> Opened | None:
     """A page of a platform's API: a list of what it holds, and how to get the next page."""
-    for name in ("data", "items", "runs", "traces", "results", "rows", "records", "list"):
+    for name in (
+        "data",
+        "items",
+        "runs",
+        "traces",
+        "results",
+        "rows",
+        "records",
+        "list",
+        "content",
+    ):
         listed = raw.get(name)
         if isinstance(listed, list) and listed and len(objects_in(listed)) == len(listed):
             others = (value for key, value in raw.items() if key != name)

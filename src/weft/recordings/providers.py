@@ -64,8 +64,9 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 def read_messages(messages: list[Json], dialect: str, id: str, where: str) -> Recording:
-    """A list of messages in a provider's form."""
-    return read_provider({LISTS[dialect]: messages}, dialect, id, where, answered=True)
+    """A list of messages in a provider's form; nothing is known of options."""
+    whole = read_provider({LISTS[dialect]: messages}, dialect, id, where, answered=True)
+    return whole._replace(config={})
 
 
 def read_provider(

@@ -816,6 +816,7 @@ class _Values:
                 if key in request:
                     chat[key] = request[key]
             recording = read_provider(chat, CHAT, label, where, answered="tools" not in request)
+            recording = recording._replace(config={})
         else:
             recording = _with_tools(self._list(messages, label, where), request.get("tools"))
         fields = [

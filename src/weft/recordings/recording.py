@@ -742,7 +742,10 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
         "cache_creation_input_tokens", "cache_write_tokens", "cacheWriteInputTokens",
         "input_tokens_cache_write", "cacheWrite",
     ),
-    "thoughts": ("reasoning_tokens", "thoughts", "reasoningTokens"),
+    "thoughts": ("thoughtsTokenCount", "thoughts_token_count", "thoughts", "reasoning_tokens",
+                 "reasoningTokens"),
+    "tool": ("toolUsePromptTokenCount", "tool_use_prompt_token_count", "tool"),
+    "total": ("total_tokens", "totalTokens", "totalTokenCount", "total_token_count", "total"),
 }  # fmt: skip
 """What programs call the tokens of an answer."""
 
@@ -776,12 +779,29 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
         is_apart = any(name in counts for name in _APART) and not is_whole
         if is_apart or tokens.get("cached", 0) > prompt:
             prompt += tokens.get("cached", 0) + tokens.get("written", 0)
+    thoughts = _thoughts_apart(tokens, prompt or 0, output or 0, name=named.get("thoughts", ""))
     return Usage(
         prompt_token_count=prompt,
         candidates_token_count=output,
-        total_token_count=(prompt or 0) + (output or 0),
+        total_token_count=(prompt or 0) + (output or 0) + (thoughts or 0),
         cached_content_token_count=tokens.get("cached"),
+        thoughts_token_count=thoughts,
+        tool_use_prompt_token_count=tokens.get("tool") or None,
     )
+
+
+def _thoughts_apart(
+    tokens: Mapping[str, int], prompt: int, output: int, *, name: str
+) -> int | None:
+    """The tokens of thoughts, where they are no part of the output next to them.
+
+    Google counts them apart, others within the output; a total says which it is.
+    """
+    thoughts, total = tokens.get("thoughts"), tokens.get("total")
+    if not thoughts or total == prompt + output:
+        return None
+    adds_up = total == prompt + output + thoughts + tokens.get("tool", 0)
+    return thoughts if adds_up or name.startswith("thoughts") else None
 
 
 def _whole_number(value: Json) -> int | None:

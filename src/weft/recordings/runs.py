@@ -777,16 +777,20 @@ def _is_chat_run(run: JsonObject) -> bool:
 
 
 _RUN_FACTS = frozenset(
-    ("steps", "timestamps", "trajectory_id", "outcome", "resolved", "exit_status")
+    ("steps", "timestamps", "trajectory_id", "outcome", "resolved", "exit_status", "run_id")
 )
 
 
 def _read_chat_run(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
-    messages = objects_in(run.get("messages"))
-    tools = objects_in(run.get("tools"))
-    chat = _read_chat(messages, text_at(run, "id") or id, where, format="chat-run", tools=tools)
+    written = objects_in(run.get("messages"))
+    # Agno writes what was counted into each message, and the tools that ran as `tools`
+    messages = [{key: one[key] for key in one if key not in _AGNO} for one in written]
+    tools = [one for one in objects_in(run.get("tools")) if "tool_call_id" not in one]
+    label = text_at(run, "id") or text_at(run, "run_id") or id
+    chat = _read_chat(messages, label, where, format="chat-run", tools=tools)
     usages, times = run.get("usage"), run.get("timestamps")
-    usages = usages if isinstance(usages, list) else []
+    spoken = [object_in(one.get("metrics")) for one in written if one.get("role") == "assistant"]
+    usages = usages if isinstance(usages, list) else [*spoken] if any(spoken) else []
     times = times if isinstance(times, list) else []
     answers = sum(one.get("role") == "assistant" for one in messages)
     facts: list[JsonObject] = []
@@ -807,7 +811,9 @@ def _read_chat_run(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     yield recording._replace(aside=(*recording.aside, *asides))
 
 
-_RUN_FIELDS = ("id", "messages", "tools", "model", "usage", "timestamps")
+_AGNO = ("metrics", "created_at", "from_history", "stop_after_tool_call", "tool_call_error")
+
+_RUN_FIELDS = ("id", "run_id", "messages", "tools", "model", "usage", "timestamps")
 
 
 def _read_chat(
