@@ -57,6 +57,87 @@ def copilot(talk: list[Said]) -> list[Json]:
     return rows
 
 
+def blocks(said: Said) -> JsonObject:
+    """A message of Anthropic's blocks."""
+    block: JsonObject = {"type": "text", "text": said.text}
+    if said.who == "call":
+        block = {"type": "tool_use", "id": said.id, "name": "look", "input": {"q": said.text}}
+    elif said.who == "result":
+        block = {"type": "tool_result", "tool_use_id": said.id, "content": said.text}
+    return {"role": "user" if said.who in ("user", "result") else "assistant", "content": [block]}
+
+
+def cline(talk: list[Said]) -> JsonObject:
+    messages: list[Json] = [
+        {**blocks(one), "id": f"m{at}", "ts": 1_767_261_600_000 + at, "modelInfo": {"id": MODEL}}
+        for at, one in enumerate(talk)
+    ]
+    return {"version": 1, "sessionId": "s", "agent": "lead", "messages": messages}
+
+
+def roo(talk: list[Said]) -> list[Json]:
+    return [{**blocks(one), "ts": 1_767_261_600_000 + at} for at, one in enumerate(talk)]
+
+
+def cursor(talk: list[Said]) -> list[Json]:
+    return [{"role": blocks(one)["role"], "message": {"content": blocks(one)["content"]}}
+            for one in talk]  # fmt: skip
+
+
+def droid(talk: list[Said]) -> list[Json]:
+    start: JsonObject = {"type": "session_start", "id": "s", "cwd": "x"}
+    return [start, *({"type": "message", "id": f"m{at}", "timestamp": TIME, "message": blocks(one)}
+                     for at, one in enumerate(talk))]  # fmt: skip
+
+
+def goose(talk: list[Said]) -> JsonObject:
+    messages: list[Json] = []
+    for one in talk:
+        text: JsonObject = {"type": "text", "text": one.text}
+        piece = text
+        if one.who == "call":
+            value = {"name": "look", "arguments": {"q": one.text}}
+            asked: JsonObject = {"status": "success", "value": value}
+            piece = {"type": "toolRequest", "id": one.id, "toolCall": asked}
+        elif one.who == "result":
+            back = {"status": "success", "value": {"content": [text], "isError": False}}
+            piece = {"type": "toolResponse", "id": one.id, "toolResult": back}
+        role = "user" if one.who in ("user", "result") else "assistant"
+        messages.append({"role": role, "created": 1_767_261_600, "content": [piece]})
+    return {"id": "s", "working_dir": "x", "conversation": messages}
+
+
+def weave(talk: list[Said]) -> JsonObject:
+    *asked, answer = map(chat, talk)
+    output = {"choices": [{"message": answer}], "model": MODEL, "usage": {"prompt_tokens": 9}}
+    return {"id": "w", "op_name": "weave:///me/p/op/openai.chat.completions.create:v1",
+            "trace_id": "t", "inputs": {"model": MODEL, "messages": asked}, "output": output,
+            "started_at": TIME, "ended_at": TIME}  # fmt: skip
+
+
+def braintrust(talk: list[Said]) -> JsonObject:
+    *asked, answer = map(chat, talk)
+    return {"id": "r", "span_id": "s", "root_span_id": "s", "span_attributes": {"type": "llm"},
+            "input": asked, "output": [{"index": 0, "message": answer}], "created": TIME,
+            "metadata": {"model": MODEL}, "metrics": {"prompt_tokens": 9}}  # fmt: skip
+
+
+def openhands_call(talk: list[Said]) -> JsonObject:
+    """A call as OpenHands logs it through LiteLLM."""
+    *asked, answer = map(chat, talk)
+    response = {"id": "c", "model": MODEL, "choices": [{"index": 0, "message": answer}]}
+    return {"messages": asked, "tools": [], "kwargs": {"temperature": 0}, "response": response,
+            "timestamp": 1_767_261_600.5, "latency_sec": 2}  # fmt: skip
+
+
+def langsmith_batch(talk: list[Said]) -> JsonObject:
+    """What LangSmith's client sends of a run: how it began, and how it ended."""
+    run = langsmith(talk)
+    begun = {key: value for key, value in run.items() if key not in ("outputs", "end_time")}
+    ended = {key: run[key] for key in ("id", "outputs", "end_time")}
+    return {"post": [begun], "patch": [ended]}
+
+
 def pi(talk: list[Said]) -> list[Json]:
     rows: list[Json] = [{"type": "session", "version": 3, "id": "s", "cwd": "x", "timestamp": TIME}]
     for at, one in enumerate(talk):
@@ -337,22 +418,31 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "ai-sdk": ai_sdk,
     "atif": atif,
     "autogen": autogen,
+    "braintrust": braintrust,
     "chat run": chat_run,
+    "cline": cline,
     "copilot-cli": copilot,
+    "cursor": cursor,
+    "droid": droid,
     "gemini-cli": gemini_cli,
     "gen-ai": gen_ai,
     "gen-ai events": gen_ai_events,
+    "goose": goose,
     "helicone": helicone,
     "inspect-ai": inspect_ai,
     "langgraph": langgraph,
     "langsmith": langsmith,
+    "langsmith batch": langsmith_batch,
     "logfire": logfire,
     "mini-swe-agent": mini_swe,
     "mlflow": mlflow,
     "openai-agents trace": openai_agents_trace,
     "openhands": openhands,
+    "openhands call": openhands_call,
     "openinference": openinference,
     "pi": pi,
     "qwen-code": qwen,
+    "roo": roo,
     "swe-agent": swe_agent,
+    "weave": weave,
 }

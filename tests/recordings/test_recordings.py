@@ -14,8 +14,8 @@ import weft
 from weft import Agent, C, Session
 from weft.errors import SessionError, UsageError
 from weft.recordings import FORMATS, Recording, files_in, from_messages, read_file, read_recordings
+from weft.recordings.read import DOCUMENTS
 from weft.recordings.recording import AGENT, IMPORTED
-from weft.recordings.runs import DOCUMENTS
 from weft.recordings.spans import FLAVOURS
 from weft.replay.replay import requests_of
 from weft.values import Json, JsonObject
@@ -96,8 +96,8 @@ EXPECTED = [
 
 
 WITHOUT_REQUEST = {
-    "plain", "weft", "openai-agents", "copilot-cli", "pi", "qwen-code", "autogen",
-    "agent-framework", *(one.name for one in DOCUMENTS), *(one.name for one in FLAVOURS),
+    "plain", "weft", "openai-agents", "copilot-cli", "cursor", "droid", "pi", "qwen-code",
+    "autogen", "agent-framework", *(one.name for one in DOCUMENTS), *(one.name for one in FLAVOURS),
 }  # fmt: skip
 """Formats of no provider's request, which `shapes.py` has; the items of openai-agents are those of
 openai-responses."""

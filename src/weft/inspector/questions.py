@@ -203,7 +203,8 @@ def dead_weight(inspection: Inspection) -> JsonObject:
         head = request.scale.head(request.lowered())
         rates = rates_for(request.prompt.model, tokens=request.tokens)
         read = request.cached.cached > sum(head.tools)
-        for tool, tokens in zip(request.prompt.tools, head.tools, strict=True):
+        # after the declared ones stand those that a provider wants for calls in the history
+        for tool, tokens in zip(request.prompt.tools, head.tools, strict=False):
             key = (request.prompt.agent, tool.name)
             row = tools.setdefault(
                 key,

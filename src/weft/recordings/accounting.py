@@ -350,7 +350,7 @@ _CALL_NOTES = frozenset(
      "provider_name", "provider_details", "cache_control", "output", "result", "errorText",
      "error", "resultDisplay", "renderOutputAsMarkdown", "function", "custom", "sessionID",
      "messageID", "dynamic", "outcome", "tool_kind", "namespace", "step", "metadata",
-     "encrypted_content", "summary")
+     "encrypted_content", "summary", "toolCall")
 )  # fmt: skip
 """What is said of a call: not its arguments."""
 
@@ -381,6 +381,8 @@ def _first(value: Mapping[str, Json], names: Iterable[str]) -> str:
     """The first of some fields that is a text."""
     for name in names:
         text = value.get(name)
+        if isinstance(text, list) and name in _IDS:  # of a run and of the call in it
+            text = next(reversed(text), "")
         if isinstance(text, str) and text:
             return text
     return ""
@@ -388,13 +390,14 @@ def _first(value: Mapping[str, Json], names: Iterable[str]) -> str:
 
 def _name_inside(value: JsonObject) -> str:
     """The name of a call whose function is an object of its own."""
-    inner = next((value[key] for key in ("function", "custom") if key in value), None)
+    inner = next((value[key] for key in ("function", "custom", "toolCall") if key in value), None)
+    inner = object_in(inner).get("value", inner)
     return _first(inner, _NAMES) if isinstance(inner, dict) else str(value.get("type") or "")
 
 
 def _own_id(value: JsonObject, field: str) -> str:
     """The id of a result that stands in a field of its own: it is that of its call."""
-    owns = field in _BARE_RESULTS or value.get("type") == "tool_call_response"
+    owns = field in _BARE_RESULTS or value.get("type") in ("tool_call_response", "toolResponse")
     return _first(value, ("id",)) if owns else ""
 
 
@@ -411,6 +414,8 @@ def _is_call(value: JsonObject, field: str) -> bool:
         return True
     if not isinstance(kind, str) or not _first(value, _IDS):
         return False
+    if kind in ("toolRequest", "frontendToolRequest"):
+        return "toolCall" in value
     if kind in (
         "tool_use",
         "toolCall",
@@ -444,6 +449,8 @@ def _is_result(value: JsonObject, field: str) -> bool:
     if part_kind is not None:
         asked = part_kind == "retry-prompt" and bool(value.get("tool_name"))
         return asked or part_kind in ("tool-return", "builtin-tool-return")
+    if kind == "toolResponse" and "toolResult" in value:
+        return True
     if isinstance(kind, str) and kind.endswith(("tool_result", "_call_output", "call_response")):
         return "message" not in value  # else it is the line around one
     if kind == "function_result":
@@ -458,7 +465,10 @@ def _is_result(value: JsonObject, field: str) -> bool:
         return False  # the results are inside
     if value.get("role") in ("function", "toolResult"):
         return "name" in value or "toolCallId" in value
-    return ("tool_call_id" in value or "call_id" in value) and "content" in value
+    # some libraries write all fields of a message, null where it has none
+    answers = bool(value.get("tool_call_id") or value.get("call_id"))
+    bare = value.get("role") == "tool" and "tool_call_id" in value
+    return (answers or bare) and "content" in value
 
 
 def _speaks(value: JsonObject) -> bool:
@@ -535,7 +545,7 @@ _NOTES = frozenset(
      "callProviderMetadata", "provider_details", "artifact", "title", "logprobs", "error",
      "retry_message", "info", "extra", "reasoning_details",
      "intentionSummary", "toolTelemetry", "detailedContent", "details", "partialArgs",
-     "partialJson", "intent", "errorMessage")
+     "partialJson", "intent", "errorMessage", "annotations")
 )  # fmt: skip
 """Fields about a message that no model is sent."""
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from weft.content import Part
 from weft.dialects import DIALECTS, dialect_named
-from weft.dialects.wire import objects_in
+from weft.dialects.wire import object_in, objects_in, text_at
+from weft.errors import UsageError
 from weft.recordings.exchanges import BlockSource, ExchangeRecord, RecordedBlock
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import Recording
@@ -223,7 +224,13 @@ class _BodyReader:
         ]
         for at, turn in enumerate(turns[same:], same):
             # one by one: two turns of one side may be read as one
-            reading = target.read({name: turn if isinstance(turn, str) else [turn]})
+            try:
+                reading = target.read({name: turn if isinstance(turn, str) else [turn]})
+            except UsageError:  # a library's own spelling, shown as it was
+                role = text_at(object_in(turn), "role") or "user"
+                place = f"{name}/{at}/0"
+                self._pieces.append([_RequestPiece(place, role, None, compact(turn))])
+                continue
             own = [("system", one) for one in reading.system]
             own += [(read.role, one) for read in reading.turns for one in read.parts]
             self._pieces.append(
@@ -362,7 +369,7 @@ def share_turns(exchange: ExchangeRecord, before: ExchangeRecord) -> ExchangeRec
     name = LISTS[exchange.dialect]
     old, new = before.body.get(name), exchange.body.get(name)
     body: JsonObject = {
-        key: before.body[key] if before.body.get(key) == value else value
+        key: before.body[key] if key in before.body and before.body[key] == value else value
         for key, value in exchange.body.items()
         if key != name
     }

@@ -44,7 +44,7 @@ def is_claude_code(row: JsonObject) -> bool:
         if "parts" in message:  # Qwen Code has such lines too
             return False
         named = "uuid" in row or "sessionId" in row or "session_id" in row
-        return named or (message.get("role") == row["type"] and "timestamp" in row)
+        return named or (message.get("role", row["type"]) == row["type"] and "timestamp" in row)
     if row.get("type") == "summary":
         return "leafUuid" in row
     if row.get("type") == "system" and "session_id" in row:  # what the program prints as it runs
@@ -396,7 +396,7 @@ class _Codex:
                 )
         elif kind == "message" and role == "user":
             self._flush()
-            transcript.user(self._parts(item, where), time=time)
+            transcript.user(self._parts(_asked(item), where), time=time)
         elif kind in ("message", "reasoning"):
             self.time = self.time or time
             self.parts += self._parts(item, where)
@@ -466,6 +466,18 @@ def _codex_usage(usage: JsonObject) -> Usage | None:
     return read_usage(
         usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cached_input_tokens")
     )
+
+
+def _asked(item: JsonObject) -> JsonObject:
+    """A message of the user's; some writers give its texts the type of an answer's."""
+    content = item.get("content")
+    if not isinstance(content, list):
+        return item
+    pieces: list[Json] = [
+        {**one, "type": "input_text"} if one.get("type") == "output_text" else one
+        for one in objects_in(content)
+    ]
+    return {**item, "content": pieces}
 
 
 def _texts(content: Json) -> list[str]:

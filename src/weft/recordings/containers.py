@@ -6,6 +6,7 @@ lines, so that none but the one that is read is in memory.
 
 import codecs
 import json
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -224,15 +225,23 @@ def _text_of_body(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-class ZipMember(NamedTuple):
+def is_tar(data: bytes) -> bool:
+    """Whether some bytes begin a tar archive."""
+    return data[257:262] == b"ustar"
+
+
+class ArchiveMember(NamedTuple):
     """A file in an archive."""
 
     name: str
     data: bytes
 
 
-def list_members(data: bytes, where: str, endings: tuple[str, ...]) -> Iterator[ZipMember]:
+def list_members(data: bytes, where: str, endings: tuple[str, ...]) -> Iterator[ArchiveMember]:
     """The recordings in an archive; those of inspect-ai's log each with the head of the log."""
+    if is_tar(data):
+        yield from _list_tar(data, where, endings)
+        return
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             names = [name for name in archive.namelist() if name.endswith(endings)]
@@ -242,11 +251,24 @@ def list_members(data: bytes, where: str, endings: tuple[str, ...]) -> Iterator[
                 for name in samples:
                     sample = cast("Json", json.loads(archive.read(name)))
                     run: JsonObject = {**head, "samples": [sample]}
-                    yield ZipMember(name, encode(run, where=where))
+                    yield ArchiveMember(name, encode(run, where=where))
                 return
             for name in names:
-                yield ZipMember(name, archive.read(name))
+                yield ArchiveMember(name, archive.read(name))
     except (zipfile.BadZipFile, NotImplementedError, ValueError, RuntimeError, OSError) as error:
+        raise SessionError(
+            f"the archive cannot be read: {error}", where=where, hint="unpack it, and name a folder"
+        ) from None
+
+
+def _list_tar(data: bytes, where: str, endings: tuple[str, ...]) -> Iterator[ArchiveMember]:
+    try:
+        with tarfile.open(fileobj=BytesIO(data)) as archive:
+            for member in archive:
+                inner = archive.extractfile(member) if member.isfile() else None
+                if inner is not None and member.name.endswith(endings):
+                    yield ArchiveMember(member.name, inner.read())
+    except (tarfile.TarError, EOFError, OSError) as error:
         raise SessionError(
             f"the archive cannot be read: {error}", where=where, hint="unpack it, and name a folder"
         ) from None

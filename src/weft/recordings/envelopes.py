@@ -15,6 +15,7 @@ from weft.dialects.wire import object_in, objects_in, text_at
 from weft.recordings.providers import bedrock_model
 from weft.recordings.recording import seconds
 from weft.recordings.spans import parse_value
+from weft.recordings.traces import is_observation
 from weft.values import Json, JsonObject
 
 
@@ -97,6 +98,34 @@ def _open_litellm(raw: JsonObject) -> Opened | None:
     )  # fmt: skip
 
 
+def _open_answered_chat(raw: JsonObject) -> Opened | None:
+    """Messages with their answer next to them, as OpenHands and other users of LiteLLM log calls.
+
+    Where calls were written as text, the messages before that stand next to them.
+    """
+    answer = object_in(raw.get("response"))
+    messages = raw.get("messages")
+    if "request" in raw or not isinstance(messages, list):
+        return None
+    if not any(isinstance(answer.get(key), list) for key in ("choices", "candidates", "output")):
+        return None
+    options = {**object_in(raw.get("kwargs"))}
+    for name in ("extra_body", "extra_headers", "metadata"):  # settings of the client
+        options.pop(name, None)
+    named = (raw.get("model"), raw.get("backing_model"), answer.get("model"))
+    request: JsonObject = {"model": next(filter(None, named), ""), **options, "messages": messages}
+    if isinstance(raw.get("tools"), list) and raw["tools"]:
+        request["tools"] = raw["tools"]
+    took = raw.get("latency_sec")
+    ended = seconds(raw.get("timestamp"))
+    call: JsonObject = {"request": request, "response": answer}
+    if ended is not None and isinstance(took, int | float):
+        call |= {"started": ended - took, "ended": ended}
+    elif ended is not None:
+        call["timestamp"] = ended
+    return Opened(call)
+
+
 def _open_autogen_call(raw: JsonObject) -> Opened | None:
     """A call in AutoGen's log of events."""
     if raw.get("type") not in ("LLMCall", "LLMStreamEnd") or "response" not in raw:
@@ -120,6 +149,19 @@ def _open_vertex(raw: JsonObject) -> Opened | None:
             "timestamp": raw.get("logging_time"),
         }
     )
+
+
+def _open_batch(raw: JsonObject) -> Opened | None:
+    """What LangSmith's client sends: runs as they began, and what was added when they ended."""
+    if not any(isinstance(raw.get(name), list) for name in ("post", "patch")):
+        return None
+    runs: dict[str, JsonObject] = {}
+    for one in (*objects_in(raw.get("post")), *objects_in(raw.get("patch"))):
+        id = text_at(one, "id")
+        filled = {key: value for key, value in one.items() if value not in (None, "", [], {})}
+        runs[id] = {**runs.get(id, {}), **filled}
+    spans = [{"inputs": {}, **one} for one in runs.values() if "run_type" in one]
+    return Opened({"spans": [*spans]}) if spans else None
 
 
 # --- recorded HTTP
@@ -164,6 +206,12 @@ def _decode_base64(text: str) -> str:
 def _open_cassette(raw: JsonObject) -> Opened | None:
     """A cassette of VCR.py: what a test asked over HTTP, and what came back."""
     listed = raw.get("interactions", raw.get("http_interactions"))
+    asked, answers = raw.get("requests"), raw.get("responses")
+    if isinstance(asked, list) and isinstance(answers, list):  # as LangChain's tests keep them
+        listed = [
+            {"request": one, "response": answer}
+            for one, answer in zip(asked, answers, strict=False)
+        ]
     if not isinstance(listed, list):
         return None
     return _http_calls(
@@ -192,8 +240,13 @@ def _cassette_body(side: JsonObject) -> Json:
     return body.get("string", body.get("base64_string")) if isinstance(body, dict) else body
 
 
-_OTHER_ENDPOINT = re.compile(r"/(?:embeddings|moderations|rerank)\b|:embedContent|:countTokens")
+_OTHER_ENDPOINT = re.compile(
+    r"/(?:embeddings|moderations|rerank|count[-_]tokens|embed)\b|:embedContent|:countTokens"
+)
 """Where no model is asked to answer."""
+
+_BEDROCK_ENDPOINT = re.compile(r"/model/[^/]+/converse(?:-stream)?\b")
+"""Where Bedrock's models are asked, in requests that may be of few fields."""
 
 
 def _http_calls(calls: Iterator[tuple[str, JsonObject]]) -> Opened:
@@ -202,11 +255,13 @@ def _http_calls(calls: Iterator[tuple[str, JsonObject]]) -> Opened:
     omitted: list[tuple[str, str]] = []
     for place, call in calls:
         request = call.get("request")
+        path = text_at(call, "path")
         is_call = (
             isinstance(request, dict)
-            and any(DIALECTS[name].is_request(request) for name in DIALECTS)
-            and not _OTHER_ENDPOINT.search(text_at(call, "path"))
-        )
+            and (any(DIALECTS[name].is_request(request) for name in DIALECTS)
+                 or bool(_BEDROCK_ENDPOINT.search(path)))
+            and not _OTHER_ENDPOINT.search(path)
+        )  # fmt: skip
         if is_call:
             calls_found.append({**call, "method": None})
         else:
@@ -288,7 +343,17 @@ def _open_phoenix(raw: JsonObject) -> Opened | None:
 
 def _open_page(raw: JsonObject) -> Opened | None:
     """A page of a platform's API: a list of what it holds, and how to get the next page."""
-    for name in ("data", "items", "runs", "traces", "results", "rows", "records", "list"):
+    for name in (
+        "data",
+        "items",
+        "runs",
+        "traces",
+        "results",
+        "rows",
+        "records",
+        "list",
+        "content",
+    ):
         listed = raw.get(name)
         if isinstance(listed, list) and listed and len(objects_in(listed)) == len(listed):
             others = (value for key, value in raw.items() if key != name)
@@ -316,7 +381,7 @@ checkpoints, agent-framework's threads, AutoGen's agents, older sessions of Copi
 
 def _open_state(raw: JsonObject) -> Opened | None:
     """The saved state of a conversation."""
-    if "messages" in raw or "request" in raw:
+    if "messages" in raw or "request" in raw or is_observation(raw):
         return None
     for path in _STATES:
         inner: Json = raw
@@ -406,9 +471,9 @@ def _either(value: JsonObject, *names: str) -> Json:
 
 
 _ENVELOPES: tuple[Callable[[JsonObject], Opened | None], ...] = (
-    _open_bedrock, _open_helicone, _open_litellm, _open_autogen_call, _open_vertex, _open_har,
-    _open_cassette, _open_jaeger, _open_tempo, _open_phoenix, _open_team, _open_steps,
-    _open_checkpoint, _open_evals, _open_state,
+    _open_bedrock, _open_helicone, _open_litellm, _open_answered_chat, _open_autogen_call,
+    _open_batch, _open_vertex, _open_har, _open_cassette, _open_jaeger, _open_tempo, _open_phoenix,
+    _open_team, _open_steps, _open_checkpoint, _open_evals, _open_state,
 )  # fmt: skip
 """The first that finds something inside opens it."""
 

@@ -93,7 +93,17 @@ def _in_time(recordings: Iterable[Recording]) -> Iterable[Recording]:
     listed = [first, *rest]
     if not all(one.call is not None and one.call.time for one in listed):
         return listed
-    return sorted(listed, key=lambda one: one.call.time if one.call is not None else 0.0)
+    timed = sorted(listed, key=lambda one: one.call.time if one.call is not None else 0.0)
+    sizes = ([len(one.session.events) for one in order] for order in (listed, timed))
+    return listed if count_growths(next(sizes)) > count_growths(next(sizes)) else timed
+
+
+def count_growths(sizes: Sequence[int]) -> int:
+    """How often a call is longer than the one before it, as a conversation is that goes on.
+
+    A clock may be set back in the middle of a log; then the order in which it was written is right.
+    """
+    return sum(one < other for one, other in itertools.pairwise(sizes))
 
 
 def _name_missing_past(call: Recording) -> Recording:

@@ -38,6 +38,7 @@ from weft.recordings.recording import (
     Recording,
     Transcript,
     declared_tools,
+    has_sound_schema,
     parse_json,
     tools_of,
     with_fields,
@@ -63,8 +64,9 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 def read_messages(messages: list[Json], dialect: str, id: str, where: str) -> Recording:
-    """A list of messages in a provider's form."""
-    return read_provider({LISTS[dialect]: messages}, dialect, id, where, answered=True)
+    """A list of messages in a provider's form; nothing is known of options."""
+    whole = read_provider({LISTS[dialect]: messages}, dialect, id, where, answered=True)
+    return whole._replace(config={})
 
 
 def read_provider(
@@ -120,6 +122,9 @@ def read_provider(
     for tool, fields in zip(reading.tools, beside, strict=True):
         if tool.own:
             transcript.put_aside(f"tool `{tool.name}`", "the provider runs it itself", where)
+        elif not has_sound_schema(tool):
+            why = "they are not a JSON Schema; the request is shown as it was"
+            transcript.put_aside(f"parameters of the tool `{tool.name}`", why, where)
         for name in fields or {}:
             transcript.put_aside(f"`{name}` of a tool", "an agent's tool has no such field", where)
     if response is not None:
@@ -223,11 +228,17 @@ def _sound_chat(request: JsonObject, where: str) -> JsonObject:
                 where=place,
                 hint="content is text, or a list",
             )
+        if any(one.get("type") == "thinking" for one in objects_in(content)):
+            message = _chat_message(message)  # Mistral's and Cohere's thoughts
+            content = cast("str | list[Json] | None", message.get("content"))
         message = {**message, "content": _pieces(content, place)}
         if role == "function":  # what results were called before calls had ids
             message["role"] = "tool"
-        if isinstance(message.get("tool_calls"), list):
-            message["tool_calls"] = [*map(_sound_call, objects_in(message["tool_calls"]))]
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):
+            message["tool_calls"] = [
+                _sound_call(one) if isinstance(one, dict) else one for one in calls
+            ]
         _require_calls(message, place)
         answers = objects_in(message.get("tool_responses"))
         # AutoGen keeps what several calls returned in one message
@@ -399,10 +410,18 @@ def _converse_media(family: str, inner: JsonObject) -> JsonObject:
     import mimetypes  # few requests have media
 
     source = object_in(inner.get("source"))
-    mime = mimetypes.guess_type(f"x.{text_at(inner, 'format')}")[0] or f"{family}/*"
+    form = text_at(inner, "format")
+    guessed = form if "/" in form else mimetypes.guess_type(f"x.{form}")[0]
     uri = text_at(object_in(source.get("s3Location")), "uri")
-    data: JsonObject = {"type": "base64", "media_type": mime, "data": source.get("bytes")}
-    return {"type": family, "source": {"type": "url", "url": uri} if uri else data}
+    data: JsonObject = {
+        "type": "base64",
+        "media_type": guessed or f"{family}/*",
+        "data": source.get("bytes"),
+    }
+    # the provider whose form this becomes has pictures and documents
+    kind = "image" if family == "image" else "document"
+    block: JsonObject = {"type": kind, "source": {"type": "url", "url": uri} if uri else data}
+    return {**block, "title": inner["name"]} if inner.get("name") else block
 
 
 _CONVERSE: Mapping[str, Callable[[JsonObject], JsonObject]] = {
@@ -416,6 +435,8 @@ _CONVERSE: Mapping[str, Callable[[JsonObject], JsonObject]] = {
     "reasoningContent": _converse_thought,
     "image": partial(_converse_media, "image"),
     "document": partial(_converse_media, "document"),
+    "video": partial(_converse_media, "video"),
+    "audio": partial(_converse_media, "audio"),
 }
 
 
@@ -488,11 +509,15 @@ def take_answer(
         response = lift(dialect, whole)
     except ModelError as error:
         transcript.failed = True
-        transcript.put_aside("answer", f"it cannot be read: {error.message}", where)
+        if error.code == "bad_response":
+            transcript.put_aside("answer", f"it cannot be read: {error.message}", where)
+        else:  # the provider said so, in the middle of its answer
+            transcript.leave_out("answer", f"it is an error: {error.message}", where)
         return False
     if response.error_code or response.content is None:
         transcript.failed = True
-        transcript.put_aside("answer", f"it is an error: {response.error_code or 'empty'}", where)
+        why = f"it is an error: {response.error_code or 'empty'}"
+        transcript.leave_out("answer", why, where)
         return False
     transcript.reply = text_at(whole, "id")
     transcript.answer(
@@ -523,6 +548,8 @@ def dialect_of_answer(answer: Json) -> str:
         return "anthropic"
     if whole.get("type") == "message" and isinstance(whole.get("content"), list):
         return "anthropic"
+    if "choices" in whole or "message" in whole:
+        return CHAT
     return "anthropic" if whole.get("type") == "error" and "error" in whole else ""
 
 
@@ -544,13 +571,102 @@ def unwrap_answer(answer: Json) -> Json:
 def body_of(answer: Json, dialect: str) -> JsonObject:
     """The whole answer as one object; a ModelError where it cannot be put together."""
     if isinstance(answer, dict):
-        return answer
+        return _chat_answer(answer) if dialect == CHAT else answer
     if isinstance(answer, str):
         parsed = parse_json(answer)
         if isinstance(parsed, dict):
-            return cast("JsonObject", parsed)
+            return body_of(cast("JsonObject", parsed), dialect)
+        if parsed is None and dialect == CHAT:
+            lines = [parse_json(line) for line in answer.splitlines() if line.strip()]
+            if lines and all(isinstance(one, dict) for one in lines):
+                return body_of(cast("list[Json]", lines), dialect)
         return _assemble_body(_events(answer) if parsed is None else _chunks(parsed), dialect)
+    if dialect == CHAT and isinstance(answer, list):
+        chunks = objects_in(answer)
+        if chunks and all("done" in one and "message" in one for one in chunks):
+            return _chat_answer(_join_ollama(chunks))
     return _assemble_body(_chunks(answer), dialect)
+
+
+def _chat_answer(body: JsonObject) -> JsonObject:
+    """An answer as OpenAI's: others that take such requests have their message apart.
+
+    Ollama and Cohere name the counts in their own way, and Mistral has thoughts among the pieces.
+    """
+    message = body.get("message")
+    if "choices" not in body and isinstance(message, dict):
+        counts = object_in(object_in(body.get("usage")).get("tokens"))
+        usage: JsonObject = {
+            "prompt_tokens": body.get("prompt_eval_count", counts.get("input_tokens")),
+            "completion_tokens": body.get("eval_count", counts.get("output_tokens")),
+        }
+        reason = body.get("done_reason", body.get("finish_reason"))
+        choice: JsonObject = {
+            "index": 0,
+            "message": _chat_message(message),
+            "finish_reason": reason.lower() if isinstance(reason, str) else "stop",
+        }
+        whole: JsonObject = {"id": body.get("id"), "model": body.get("model"), "choices": [choice]}
+        if None not in usage.values():
+            whole["usage"] = usage
+        return {key: value for key, value in whole.items() if value is not None}
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not any(
+        isinstance(object_in(one.get("message")).get("content"), list)
+        for one in objects_in(choices)
+    ):
+        return body
+    plain: list[Json] = [
+        {**one, "message": _chat_message(object_in(one.get("message")))}
+        for one in objects_in(choices)
+    ]
+    return {**body, "choices": plain}
+
+
+def _chat_message(message: JsonObject) -> JsonObject:
+    """A message of an answer with its words as one text, its thoughts apart, its calls as sent."""
+    pieces = message.get("content")
+    listed = objects_in(pieces) if isinstance(pieces, list) else []
+    thoughts = [_text_below(one.get("thinking")) for one in listed if one.get("type") == "thinking"]
+    thoughts += [text for key in ("thinking", "tool_plan") if (text := text_at(message, key))]
+    plain = {key: value for key, value in message.items() if key not in ("thinking", "tool_plan")}
+    if listed:
+        plain["content"] = "".join(
+            text_at(one, "text") for one in listed if one.get("type") in ("text", None)
+        )
+    if any(thoughts) and "reasoning_content" not in message:
+        plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
+    calls = objects_in(message.get("tool_calls"))
+    if calls:
+        plain["tool_calls"] = [_call_of_answer(call, at) for at, call in enumerate(calls)]
+    return plain
+
+
+def _call_of_answer(call: JsonObject, at: int) -> JsonObject:
+    function = object_in(call.get("function"))
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else compact(arguments or {})
+    whole: JsonObject = {**function, "arguments": text}
+    return {**call, "id": call.get("id") or f"call_{at}", "type": "function", "function": whole}
+
+
+def _text_below(value: Json) -> str:
+    """The texts of pieces, or a text."""
+    if isinstance(value, list):
+        return "".join(text_at(one, "text") for one in objects_in(value))
+    return value if isinstance(value, str) else ""
+
+
+def _join_ollama(chunks: list[JsonObject]) -> JsonObject:
+    """The answer that the lines of Ollama's stream add up to; its last has the counts."""
+    messages = [object_in(one.get("message")) for one in chunks]
+    whole: JsonObject = {"role": "assistant"}
+    for key in ("content", "thinking"):
+        whole[key] = "".join(text_at(one, key) for one in messages)
+    calls: list[Json] = [call for one in messages for call in objects_in(one.get("tool_calls"))]
+    if calls:
+        whole["tool_calls"] = calls
+    return {**chunks[-1], "message": whole}
 
 
 def _assemble_body(events: Iterator[tuple[str, Json]], dialect: str) -> JsonObject:

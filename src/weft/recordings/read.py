@@ -5,6 +5,7 @@ transcript. It may be packed with gzip, or be google-adk's session database. An 
 and the line, or the index in it.
 """
 
+import bz2
 import glob
 import gzip
 import io
@@ -30,6 +31,20 @@ from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import find_near
 from weft.recordings.accounting import find_names, require_accounted, require_tools_called
 from weft.recordings.alignment import exchange_of_request
+from weft.recordings.chats import (
+    is_cline,
+    is_cline_session,
+    is_cursor,
+    is_droid,
+    is_goose,
+    is_goose_session,
+    read_cline,
+    read_cline_session,
+    read_cursor,
+    read_droid,
+    read_goose,
+    read_goose_session,
+)
 from weft.recordings.coding import (
     TranscriptLine,
     is_claude_code,
@@ -45,23 +60,23 @@ from weft.recordings.coding import (
 )
 from weft.recordings.containers import (
     ZIP,
+    is_tar,
     list_members,
     read_yaml,
     split_large,
     split_values,
 )
+from weft.recordings.databases import SQLITE, read_database
 from weft.recordings.envelopes import open_envelope, open_page, open_states
 from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.frameworks import (
-    SQLITE,
     is_langgraph_update,
-    read_database,
     read_events,
     read_langchain,
     read_langgraph_updates,
     read_pydantic_ai,
 )
-from weft.recordings.joining import join_calls
+from weft.recordings.joining import count_growths, join_calls
 from weft.recordings.providers import (
     LISTS,
     bedrock_model,
@@ -91,7 +106,7 @@ from weft.recordings.recording import (
     with_events,
 )
 from weft.recordings.runs import (
-    DOCUMENTS,
+    RUNS,
     Document,
     is_agent_framework,
     is_autogen,
@@ -135,6 +150,13 @@ from weft.session import Session
 from weft.values import Json, JsonObject, compact, has_lone_surrogate
 
 _log = logging.getLogger("weft")
+
+DOCUMENTS: tuple[Document, ...] = (
+    Document("cline", is_cline_session, read_cline_session, "a session of Cline"),
+    Document("goose", is_goose_session, read_goose_session, "a session that Goose exported"),
+    *RUNS,
+)
+"""Objects that tell what they are; the first that fits is taken."""
 
 
 class Format(NamedTuple):
@@ -212,8 +234,10 @@ def read_file(
             f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
         ) from None
     if start == SQLITE:
-        values = _Values(label, format or "openai-agents", lenient=lenient)
-        yield from read_database(path, partial(values.read, single=False))
+        yield from read_database(
+            path,
+            lambda own: partial(_Values(label, format or own, lenient=lenient).read, single=False),
+        )
         return
     yield from read_recordings(data, name=label, format=format, lenient=lenient)
 
@@ -221,6 +245,7 @@ def read_file(
 _PACKED: dict[bytes, Callable[[BinaryIO, Literal["rb"]], AbstractContextManager[object]]] = {
     b"\x1f\x8b": gzip.open,
     b"\xfd7zXZ\x00": lzma.open,
+    b"BZh": bz2.open,
 }
 """What packed files begin with, and what unpacks them."""
 
@@ -281,18 +306,22 @@ class _LogFile:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines with their numbers: the earliest call first, where all say when they were."""
         places: list[tuple[float, int, int]] = []
+        sizes: dict[int, int] = {}
         at = 0
         for number, line in enumerate(self._file, 1):
             if line.strip():
                 value = parse_json(line)
                 time = _time_in(cast("JsonObject", value)) if isinstance(value, dict) else 0.0
                 places.append((time, at, number))
+                sizes[number] = len(line)
             at += len(line)
         self.count = len(places)
         times = [time for time, _, _ in places]
         # a broken last line has no time, and stays the last
         if all(times[:-1]) and times[:-1] != sorted(times[:-1]):
-            places = [*sorted(places[:-1]), places[-1]] if not times[-1] else sorted(places)
+            timed = [*sorted(places[:-1]), places[-1]] if not times[-1] else sorted(places)
+            grown = [count_growths([sizes[one] for *_, one in some]) for some in (places, timed)]
+            places = places if grown[0] > grown[1] else timed
         read = 0
         for _, place, number in places:
             self._file.seek(place)
@@ -320,8 +349,8 @@ def _with_own_ids(recordings: Iterable[Recording]) -> Iterator[Recording]:
 
 _PLAIN_ENDINGS = (".json", ".jsonl", ".ndjson", ".traj", ".har", ".yaml", ".yml")
 _ENDINGS = (
-    *_PLAIN_ENDINGS, *(f"{one}.{packed}" for one in _PLAIN_ENDINGS for packed in ("gz", "xz")),
-    ".eval", ".zip", ".db", ".sqlite", ".sqlite3",
+    *_PLAIN_ENDINGS, *(f"{one}.{kind}" for one in _PLAIN_ENDINGS for kind in ("gz", "xz", "bz2")),
+    ".eval", ".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".db", ".sqlite", ".sqlite3",
 )  # fmt: skip
 
 
@@ -359,7 +388,7 @@ def read_recordings(
 def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
     with _unpack(io.BytesIO(data), data[:6], name) as plain:
         data = plain.read()
-    if data.startswith(ZIP):
+    if data.startswith(ZIP) or is_tar(data):
         yield from _read_archive(data, name, values)
         return
     if data.startswith(b"PAR1"):
@@ -376,14 +405,15 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
         )
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # what some shells write
         data = data.decode("utf-16", "replace").encode()
+    elif data[1:2] == b"\0" or data[:1] == b"\0":  # the same without its mark
+        data = data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-16-be", "replace").encode()
     # Windows' editors begin a UTF-8 file with this mark
     data = data.removeprefix(b"\xef\xbb\xbf")
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
-    if name.endswith((".yaml", ".yml")) or lines[0][1].startswith(_CASSETTE):
-        read = values.read(read_yaml(data, name), Path(name).stem, name)
-        yield from values.require_some(read, ())
+    if _is_yaml(name) or lines[0][1].startswith(_CASSETTE):
+        yield from values.whole(read_yaml(data, name), Asides())
         return
     if lines[0][1].startswith((b"data:", b"event:", b"id:")):  # a stream that was saved
         lines = [(number, line[5:]) for number, line in lines if line.startswith(b"data: {")]
@@ -406,11 +436,16 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
         # its first line is broken
         yield from _read_lines(lines, values)
         return
-    read = values.read(value, Path(name).stem, name)
-    yield from values.require_some(_with(read, asides), ())
+    yield from values.whole(value, asides)
 
 
-_CASSETTE = (b"interactions:", b"http_interactions:", b"---\n")
+_CASSETTE = (b"interactions:", b"http_interactions:", b"requests:", b"---\n")
+
+
+def _is_yaml(name: str) -> bool:
+    """Whether a file's name says that it is YAML, packed or not."""
+    plain = name.removesuffix(".gz").removesuffix(".xz").removesuffix(".bz2")
+    return plain.endswith((".yaml", ".yml"))
 
 
 def _read_archive(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
@@ -442,7 +477,10 @@ def _read_lines(lines: Sequence[tuple[int, bytes]], values: "_Values") -> Iterat
                 TranscriptLine(where, cast("JsonObject", read_json(line, where, asides.add)))
             )
         except SessionError as error:
-            broken.append(error)
+            glued = split_values(line)  # two writers, and no line end between them
+            rows += [TranscriptLine(where, one) for one in glued]
+            if not glued:
+                broken.append(error)
     torn: SessionError | None = None
     begins = lines[-1][1].lstrip().startswith((b"{", b"["))
     if rows and broken and begins and broken[-1].where == f"{name}:{lines[-1][0]}":
@@ -532,6 +570,11 @@ class _Values:
 
         yield from self.require_some(self._join(read_rows()), errors)
 
+    def whole(self, value: Json, asides: Asides) -> Iterator[Recording]:
+        """The recordings of a file that is one value; the calls in it are joined."""
+        read = self.read(value, Path(self.name).stem, self.name)
+        yield from self.require_some(self._join(_with(read, asides)), ())
+
     def stream(self, log: _LogFile) -> Iterator[Recording]:
         """The recordings of a log, line by line; what its lines share is kept once."""
         errors: list[SessionError] = []
@@ -558,9 +601,19 @@ class _Values:
         values = cast("list[Json]", [row.value for row in rows])
         placed = [(row.where, value) for row, value in zip(rows, values, strict=True)]
         objects = [value for value in values if isinstance(value, dict)]
-        if len(objects) < len(values) or any(map(_is_document, objects)):
+        if any(map(_is_document, objects)):
             return None
         lines = _line_format_of(objects, self.format)
+        if len(objects) < len(values):
+            if lines is not None:  # a transcript with something else in it
+                odd = next(row for row in rows if not isinstance(cast("Json", row.value), dict))
+                raise SessionError(
+                    f"a line of {lines.name} is an object, and this is"
+                    f" {describe_kind(cast('Json', odd.value))}",
+                    where=odd.where,
+                    hint="take this line out, or mend it",
+                )
+            return None
         if lines is not None:
             return self._account(placed, lines.read(rows, self.stem, self.name), self.name)
         if _format_of(objects, self.format) is not None:
@@ -617,7 +670,11 @@ class _Values:
         self, values: Iterable[tuple[str, Json]], recordings: Iterable[Recording], where: str
     ) -> list[Recording]:
         """The recordings of some values, if they hold all that was said in these."""
-        return require_accounted(values, recordings, where=where, lenient=self.lenient)
+        try:
+            return require_accounted(values, recordings, where=where, lenient=self.lenient)
+        except UsageError as error:  # a dialect's reader knows its own field, and not the file
+            place = f"{where}: {error.where}" if error.where else where
+            raise SessionError(error.message, where=place, hint=error.hint) from None
 
     def read(self, value: Json, id: str, where: str, *, single: bool = True) -> Iterator[Recording]:
         """A value of a file: a recording, a list of messages, or a list of recordings."""
@@ -697,10 +754,7 @@ class _Values:
         """An object: a session, a request with or without what was recorded around it, a chat."""
         document = self._document(raw, where)
         if document is not None:
-            try:
-                yield from document.read(raw, id, where)
-            except UsageError as error:
-                raise SessionError(error.message, where=where, hint=error.hint) from None
+            yield from document.read(raw, id, where)
             return
         if is_trace_head(raw):
             self.skipped.add("head of a trace", _NO_MODEL, where)
@@ -723,8 +777,10 @@ class _Values:
         request = _with_bedrock_model(raw, raw if inner is None else inner)
         named = raw.get("dialect")
         dialect = named if isinstance(named, str) and named in DIALECTS else dialect_of(request)
-        if dialect == CHAT and dialect != named:  # several providers take such messages
-            dialect = dialect_of_answer(response) or _dialect_of_address(raw) or dialect
+        # several providers take such messages, and some have thoughts in them as Anthropic has
+        if dialect in (CHAT, "anthropic") and dialect != named:
+            answered = dialect_of_answer(response)
+            dialect = answered or (_dialect_of_address(raw) if dialect == CHAT else "") or dialect
         if self.format in LISTS:
             dialect = self.format or ""
         messages = request.get("messages")
@@ -755,12 +811,12 @@ class _Values:
         if not messages:
             raise SessionError("there is no message in it", where=where, hint=FORMS)
         if own is not None and own.name == CHAT:
-            answered = "tools" not in request
             chat: JsonObject = {}
             for key in ("messages", "tools"):
                 if key in request:
                     chat[key] = request[key]
-            recording = read_provider(chat, CHAT, label, where, answered=answered)
+            recording = read_provider(chat, CHAT, label, where, answered="tools" not in request)
+            recording = recording._replace(config={})
         else:
             recording = _with_tools(self._list(messages, label, where), request.get("tools"))
         fields = [
@@ -901,7 +957,7 @@ def _with_bedrock_model(raw: JsonObject, request: JsonObject) -> JsonObject:
         match = re.search(r"/model/([^/]+)/(converse|invoke)", address)
         if match and "modelId" not in request:
             model = unquote(match[1])
-            by_maker = {"model": bedrock_model(model)} if "anthropic_version" in request else {}
+            by_maker = {"model": bedrock_model(model)} if match[2] == "invoke" else {}
             return {**by_maker, **request, "modelId": model}
     return request
 
@@ -1079,6 +1135,7 @@ LIST_FORMATS = (
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
     Format("autogen", is_autogen, read_autogen, "messages of AutoGen's teams and agents"),
     Format("agent-framework", is_agent_framework, read_agent_framework, "messages, threads"),
+    Format("cline", is_cline, read_cline, "the messages of a task of Cline or Roo Code"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
     Format("opencode", is_opencode, read_opencode, "what `opencode export` writes"),
     Format("vercel", is_vercel, read_vercel, "model messages or UI messages of the AI SDK"),
@@ -1109,6 +1166,8 @@ FORMATS: Mapping[str, str] = {
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
+    "cursor": "a transcript of Cursor's agent, JSONL",
+    "droid": "a session of Factory's Droid, JSONL",
     "pi": "a session of pi, JSONL",
     "qwen-code": "a session of Qwen Code, JSONL",
     **{one.name: one.about for one in DOCUMENTS},
@@ -1135,7 +1194,10 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("claude-code", is_claude_code, None, read_claude_code),
     LineFormat("codex", is_codex, 3, read_codex),
     LineFormat("copilot-cli", is_copilot, 3, read_copilot),
+    LineFormat("droid", is_droid, 6, read_droid),
     LineFormat("pi", is_pi, 3, read_pi),
+    LineFormat("cursor", is_cursor, 3, read_cursor),
+    LineFormat("goose", is_goose, 3, read_goose),
     LineFormat("gemini-cli", is_gemini_lines, 3, read_gemini_lines),
     LineFormat("openhands", is_openhands, 3, read_openhands),
     LineFormat("codex", is_codex_stream, 3, read_codex_stream),

@@ -25,7 +25,7 @@ from weft.dialects.wire import (
     scrub_surrogates,
     text_at,
 )
-from weft.errors import SessionError
+from weft.errors import DeclarationError, SessionError
 from weft.ir.block import RECALL
 from weft.media import base64_bytes
 from weft.recordings.exchanges import ExchangeRecord
@@ -575,10 +575,37 @@ def tools_of(declared: Iterable[ReadTool]) -> tuple[Tool, ...]:
     for one in declared:
         name = one.name
         if not one.own and NAME.fullmatch(name) and name not in (*RESERVED, RECALL):
-            parameters = one.parameters or {"type": "object", "properties": {}}
-            about = one.description
-            by_name.setdefault(name, Tool(name=name, description=about, parameters=parameters))
+            by_name.setdefault(name, _tool_of(one))
     return tuple(by_name.values())
+
+
+def has_sound_schema(tool: ReadTool) -> bool:
+    """Whether the parameters of a tool are a JSON Schema; a provider refuses others."""
+    try:
+        _declare(tool, tool.parameters or _NO_PARAMETERS)
+    except DeclarationError:
+        return False
+    return True
+
+
+_Extra = dict[str, JsonObject]
+"""The fields of a tool that only one dialect has."""
+
+
+def _tool_of(tool: ReadTool, extra: _Extra | None = None) -> Tool:
+    """A declaration as a tool; parameters that are not a JSON Schema are left open."""
+    try:
+        return _declare(tool, tool.parameters or _NO_PARAMETERS, extra)
+    except DeclarationError:
+        return _declare(tool, _NO_PARAMETERS, extra)
+
+
+def _declare(tool: ReadTool, parameters: JsonObject, extra: _Extra | None = None) -> Tool:
+    about = tool.description
+    return Tool(name=tool.name, description=about, parameters=parameters, extra=extra or {})
+
+
+_NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 
 
 def declared_tools(
@@ -594,12 +621,7 @@ def declared_tools(
         elif one.name in (*RESERVED, RECALL):
             continue
         else:
-            tool = Tool(
-                name=one.name,
-                description=one.description,
-                parameters=one.parameters or {"type": "object", "properties": {}},
-                extra={dialect: extra or {}},
-            )
+            tool = _tool_of(one, {dialect: extra or {}})
         by_name.setdefault(one.name, tool)
     return tuple(by_name.values())
 
@@ -663,12 +685,27 @@ def _broken_base64(data: Json) -> str:
     return ""
 
 
+_LATEST = 1e20
+"""A number from which on it is no time, in nanoseconds."""
+
+_DIGITS = 20
+"""How many digits a number may have: nanoseconds have nineteen."""
+
+_MOST_TOKENS = 2**53
+"""A number from which on it counts no tokens."""
+
+
+def is_count(value: str) -> bool:
+    """Whether a text is a whole number, as databases export them."""
+    return value.isdecimal() and value.isascii() and len(value) <= _DIGITS
+
+
 def seconds(moment: Json) -> float | None:
     """An ISO time, or a number, as seconds; None where it is neither."""
     if isinstance(moment, bool) or not isinstance(moment, (str, int, float)):
         return None
     if not isinstance(moment, str):
-        return float(moment)
+        return float(moment) if abs(moment) < _LATEST else None
     try:
         return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
     except ValueError:
@@ -677,13 +714,14 @@ def seconds(moment: Json) -> float | None:
 
 def read_usage(prompt: Json, output: Json, cached: Json = None) -> Usage | None:
     """Read the tokens of an answer, None where it has none; `prompt` counts cached ones too."""
-    if not isinstance(prompt, int) or not isinstance(output, int):
+    prompt, output, cached = map(_whole_number, (prompt, output, cached))
+    if prompt is None or output is None:
         return None
     return Usage(
         prompt_token_count=prompt,
         candidates_token_count=output,
         total_token_count=prompt + output,
-        cached_content_token_count=cached if isinstance(cached, int) else None,
+        cached_content_token_count=cached,
     )
 
 
@@ -704,7 +742,10 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
         "cache_creation_input_tokens", "cache_write_tokens", "cacheWriteInputTokens",
         "input_tokens_cache_write", "cacheWrite",
     ),
-    "thoughts": ("reasoning_tokens", "thoughts", "reasoningTokens"),
+    "thoughts": ("thoughtsTokenCount", "thoughts_token_count", "thoughts", "reasoning_tokens",
+                 "reasoningTokens"),
+    "tool": ("toolUsePromptTokenCount", "tool_use_prompt_token_count", "tool"),
+    "total": ("total_tokens", "totalTokens", "totalTokenCount", "total_token_count", "total"),
 }  # fmt: skip
 """What programs call the tokens of an answer."""
 
@@ -720,31 +761,56 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
     details = [counts]
     details += [one for key, one in counts.items() if "details" in key and isinstance(one, dict)]
     tokens: dict[str, int] = {}
+    named: dict[str, str] = {}
     for kind, names in _COUNTS.items():
         for name in names:
             numbers = (_whole_number(one.get(name)) for one in details)
             value = next((number for number in numbers if number is not None), None)
             if value is not None:
-                tokens[kind] = value
+                tokens[kind], named[kind] = value, name
                 break
     if "input" not in tokens and "output" not in tokens:
         return None
     prompt, output = tokens.get("input"), tokens.get("output")
-    if prompt is not None and any(name in counts for name in _APART):
-        prompt += tokens.get("cached", 0) + tokens.get("written", 0)
+    if prompt is not None:
+        total = _whole_number(counts.get("total_tokens"))
+        # OpenAI's name for the input covers what was cached, and so does a total that adds up
+        is_whole = named["input"].startswith("prompt") or total == prompt + (output or 0)
+        is_apart = any(name in counts for name in _APART) and not is_whole
+        if is_apart or tokens.get("cached", 0) > prompt:
+            prompt += tokens.get("cached", 0) + tokens.get("written", 0)
+    thoughts = _thoughts_apart(tokens, prompt or 0, output or 0, name=named.get("thoughts", ""))
     return Usage(
         prompt_token_count=prompt,
         candidates_token_count=output,
-        total_token_count=(prompt or 0) + (output or 0),
+        total_token_count=(prompt or 0) + (output or 0) + (thoughts or 0),
         cached_content_token_count=tokens.get("cached"),
+        thoughts_token_count=thoughts,
+        tool_use_prompt_token_count=tokens.get("tool") or None,
     )
+
+
+def _thoughts_apart(
+    tokens: Mapping[str, int], prompt: int, output: int, *, name: str
+) -> int | None:
+    """The tokens of thoughts, where they are no part of the output next to them.
+
+    Google counts them apart, others within the output; a total says which it is.
+    """
+    thoughts, total = tokens.get("thoughts"), tokens.get("total")
+    if not thoughts or total == prompt + output:
+        return None
+    adds_up = total == prompt + output + thoughts + tokens.get("tool", 0)
+    return thoughts if adds_up or name.startswith("thoughts") else None
 
 
 def _whole_number(value: Json) -> int | None:
     """A count; databases export numbers as texts."""
-    if isinstance(value, str) and value.isdigit():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str):
+        value = int(value) if is_count(value) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < _MOST_TOKENS else None
 
 
 def find_other_fields(

@@ -29,6 +29,7 @@ from weft.recordings.recording import (
     tools_of,
     with_events,
 )
+from weft.session import Usage
 from weft.values import Json, JsonObject, compact
 
 ReadObject = Callable[[JsonObject, str, str], Iterable[Recording]]
@@ -190,7 +191,9 @@ def read_qwen(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterato
             transcript.user(parts, time=time)
         else:
             noted = f"{kind}/{row['subtype']}" if row.get("subtype") else kind
-            transcript.leave_out(f"line `{noted}`", "it was never sent to the model", line.where)
+            # a line of another kind that has parts may hold what was said
+            note = transcript.put_aside if parts else transcript.leave_out
+            note(f"line `{noted}`", "it was never sent to the model", line.where)
     id = next((id for line in lines if (id := text_at(line.value, "sessionId"))), name)
     yield transcript.recording(id, answered=not transcript.is_waiting)
 
@@ -774,16 +777,20 @@ def _is_chat_run(run: JsonObject) -> bool:
 
 
 _RUN_FACTS = frozenset(
-    ("steps", "timestamps", "trajectory_id", "outcome", "resolved", "exit_status")
+    ("steps", "timestamps", "trajectory_id", "outcome", "resolved", "exit_status", "run_id")
 )
 
 
 def _read_chat_run(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
-    messages = objects_in(run.get("messages"))
-    tools = objects_in(run.get("tools"))
-    chat = _read_chat(messages, text_at(run, "id") or id, where, format="chat-run", tools=tools)
+    written = objects_in(run.get("messages"))
+    # Agno writes what was counted into each message, and the tools that ran as `tools`
+    messages = [{key: one[key] for key in one if key not in _AGNO} for one in written]
+    tools = [one for one in objects_in(run.get("tools")) if "tool_call_id" not in one]
+    label = text_at(run, "id") or text_at(run, "run_id") or id
+    chat = _read_chat(messages, label, where, format="chat-run", tools=tools)
     usages, times = run.get("usage"), run.get("timestamps")
-    usages = usages if isinstance(usages, list) else []
+    spoken = [object_in(one.get("metrics")) for one in written if one.get("role") == "assistant"]
+    usages = usages if isinstance(usages, list) else [*spoken] if any(spoken) else []
     times = times if isinstance(times, list) else []
     answers = sum(one.get("role") == "assistant" for one in messages)
     facts: list[JsonObject] = []
@@ -804,7 +811,9 @@ def _read_chat_run(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     yield recording._replace(aside=(*recording.aside, *asides))
 
 
-_RUN_FIELDS = ("id", "messages", "tools", "model", "usage", "timestamps")
+_AGNO = ("metrics", "created_at", "from_history", "stop_after_tool_call", "tool_call_error")
+
+_RUN_FIELDS = ("id", "run_id", "messages", "tools", "model", "usage", "timestamps")
 
 
 def _read_chat(
@@ -866,22 +875,49 @@ def _is_atif(run: JsonObject) -> bool:
 
 
 def _read_atif(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
-    """A trajectory of Harbor's interchange format: a step holds calls and what was observed."""
+    """A trajectory of Harbor's interchange format, and those of its sub-agents.
+
+    A step holds calls and what was observed; an observation names the sub-agent that made it.
+    """
+    whole = _read_trajectory(run, id, where)
+    yield whole
+    started = {
+        text_at(ref, "trajectory_id") or text_at(ref, "session_id"): text_at(one, "source_call_id")
+        for step in objects_in(run.get("steps"))
+        for one in objects_in(object_in(step.get("observation")).get("results"))
+        for ref in objects_in(one.get("subagent_trajectory_ref"))
+    }
+    for at, child in enumerate(objects_in(run.get("subagent_trajectories"))):
+        name = text_at(child, "trajectory_id") or text_at(child, "session_id")
+        place = f"{where}: subagent_trajectories[{at}]"
+        for one in _read_atif({**child, "session_id": ""}, f"{whole.id}/{name or at + 1}", place):
+            yield one if one.parent else one.started_by(whole, started.get(name, ""))
+
+
+def _read_trajectory(run: JsonObject, id: str, where: str) -> Recording:
     transcript = Transcript(where, format="atif")
     agent = object_in(run.get("agent"))
     transcript.model = text_at(agent, "model_name")
     tools: list[Json] = [*objects_in(agent.get("tool_definitions"))]
     transcript.tools = tools_of(dialect_named(CHAT).read({"tools": tools}).tools)
     for at, step in enumerate(objects_in(run.get("steps"))):
-        place = transcript.place = f"{where}: steps[{at}]"
-        time, source = seconds(step.get("timestamp")), text_at(step, "source")
-        parts = _texts(step.get("message"))
-        if source == "system" and not transcript.events:
-            transcript.system += [part.text or "" for part in parts]
-            continue
-        if source != "agent":
-            transcript.user(parts, time=time)
-            continue
+        transcript.place = f"{where}: steps[{at}]"
+        _take_atif(transcript, step)
+    known = ("schema_version", "session_id", "trajectory_id", "agent", "steps",
+             "subagent_trajectories")  # fmt: skip
+    beside = find_other_fields(run, known, "steps", where)
+    recording = transcript.recording(
+        text_at(run, "session_id") or id, answered=not transcript.is_waiting
+    )
+    return recording._replace(aside=(*recording.aside, *beside))
+
+
+def _take_atif(transcript: Transcript, step: JsonObject) -> None:
+    place = transcript.place
+    time, source = seconds(step.get("timestamp")), text_at(step, "source")
+    parts = _atif_parts(transcript, step.get("message"))
+    results = objects_in(object_in(step.get("observation")).get("results"))
+    if source == "agent":
         thought = text_at(step, "reasoning_content")
         parts = [*([thought_part(thought)] if thought else []), *parts]
         for call in objects_in(step.get("tool_calls")):
@@ -890,21 +926,43 @@ def _read_atif(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
             parts.append(call_part(name, arguments, id=text_at(call, "tool_call_id")))
         usage = read_counts(object_in(step.get("metrics")))
         model = text_at(step, "model_name") or transcript.model
-        transcript.answer(parts, time=time, model=model, usage=usage)
-        observed = object_in(step.get("observation"))
-        for one in objects_in(observed.get("results")):
-            call_id = text_at(one, "source_call_id")
-            words = _texts(one.get("content"))
-            text = "\n".join(part.text or "" for part in words)
-            if call_id:
-                transcript.results([_result(call_id, "", text)], time=time)
-            elif text:
-                transcript.user(words, time=time)
-            if one.get("subagent_trajectory_ref"):
-                why = "the run of the sub-agent is another file"
-                transcript.put_aside("`subagent_trajectory_ref` of a result", why, place)
-    label = text_at(run, "session_id") or id
-    yield transcript.recording(label, answered=not transcript.is_waiting)
+        if parts:
+            transcript.answer(parts, time=time, model=model, usage=usage)
+        else:
+            transcript.put_aside("empty answer", "nothing was said in it", place)
+    elif source == "system" and not transcript.events:
+        transcript.system += [part.text or "" for part in parts]
+    elif parts:
+        transcript.user(parts, time=time)
+    for one in results:
+        call_id = text_at(one, "source_call_id")
+        observed = _atif_parts(transcript, one.get("content"))
+        if call_id and transcript.has_call(call_id):
+            text = "\n".join(part.text or "" for part in observed if part.text)
+            result = _result(call_id, "", text)
+            transcript.results([show_media(result, observed)], time=time)
+        elif observed:
+            transcript.user(observed, time=time)
+        if any(not text_at(ref, "trajectory_id")
+               for ref in objects_in(one.get("subagent_trajectory_ref"))):  # fmt: skip
+            why = "the run of the sub-agent is another file"
+            transcript.put_aside("`subagent_trajectory_ref` of a result", why, place)
+
+
+def _atif_parts(transcript: Transcript, content: Json) -> list[Part]:
+    """The texts of a message, and the pictures among them: each is a file next to the run."""
+    parts: list[Part] = []
+    for at, piece in enumerate(content if isinstance(content, list) else [content]):
+        source = object_in(object_in(piece).get("source"))
+        path = text_at(source, "path")
+        if re.match(r"https?:|data:|gs:|s3:", path):
+            parts.append(linked_part(path, text_at(source, "media_type") or "image/png"))
+        elif path:
+            why = f"it is in a file of its own, {path}"
+            transcript.put_aside("picture", why, f"{transcript.place}[{at}]")
+        else:
+            parts += _texts([piece])
+    return parts
 
 
 # --- inspect-ai
@@ -1036,6 +1094,14 @@ def is_autogen(messages: list[JsonObject]) -> bool:
 def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
     """Messages of a team, or those of an agent's context."""
     transcript = Transcript(where, format="autogen")
+    thoughts: list[tuple[str, Part, float | None, Usage | None]] = []
+
+    def think() -> None:
+        """Thoughts that no answer followed are answers of their own."""
+        for _, part, when, counted in thoughts:
+            transcript.answer([part], time=when, usage=counted)
+        thoughts.clear()
+
     for at, message in enumerate(objects_in(messages)):
         place = transcript.place = f"{where}: messages[{at}]"
         kind, content = text_at(message, "type"), message.get("content")
@@ -1049,6 +1115,9 @@ def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
             for one in listed
             if "arguments" in one
         ]
+        source = text_at(message, "source")
+        if thoughts and (form not in ("calls", "text", "notice") or thoughts[0][0] != source):
+            think()
         if form == "system":
             transcript.system += [part.text or "" for part in _texts(content)]
         elif form == "results":
@@ -1065,15 +1134,40 @@ def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
             transcript.user(_texts(text_at(printed, "output") or compact(printed)), time=time)
         elif isinstance(content, dict):  # an object that the agent was asked for
             transcript.answer([text_part(compact(content))], time=time, usage=usage)
-        elif form == "thought":
-            transcript.answer([thought_part(str(content))], time=time, usage=usage)
-        elif message.get("source") == "user" or kind == "UserMessage":
-            transcript.user(_texts(content), time=time)
+        elif form == "thought":  # the answer that it belongs to comes next
+            thoughts.append((source, thought_part(str(content)), time, usage))
+        elif source == "user" or kind == "UserMessage":
+            transcript.user(_autogen_parts(content), time=time)
         else:
             thought = text_at(message, "thought")
-            parts = [*([thought_part(thought)] if thought else []), *_texts(content), *called]
-            transcript.answer(parts, time=time, usage=usage)
+            parts = [part for _, part, _, _ in thoughts]
+            usage = usage or next((counted for *_, counted in thoughts if counted), None)
+            thoughts.clear()
+            parts += [thought_part(thought)] if thought else []
+            transcript.answer([*parts, *_autogen_parts(content), *called], time=time, usage=usage)
+    think()
     return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _autogen_parts(content: Json) -> list[Part]:
+    """The texts and pictures of a message; a picture is base64 in `data`."""
+    parts: list[Part] = []
+    for piece in content if isinstance(content, list) else [content]:
+        data = text_at(object_in(piece), "data")
+        if data:
+            blob = Blob(mime_type=_picture_type(data), data=data.partition("base64,")[2] or data)
+            parts.append(Part(inline_data=blob))
+        else:
+            parts += _texts([piece])
+    return parts
+
+
+def _picture_type(data: str) -> str:
+    """What kind of picture some base64 is, by how it begins."""
+    if data.startswith("data:"):
+        return data[5:].partition(";")[0]
+    begins = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
+    return begins.get(data[:4], "image/png")
 
 
 def _autogen_result(one: JsonObject) -> Part:
@@ -1141,7 +1235,7 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 
-DOCUMENTS: tuple[Document, ...] = (
+RUNS: tuple[Document, ...] = (
     Document("gemini-cli", _is_gemini_cli, _read_gemini_cli, "a chat that Gemini CLI saved"),
     Document("openhands", _is_openhands, _read_openhands, "an evaluated run of OpenHands"),
     Document("mini-swe-agent", _is_mini_swe, _read_mini_swe, "a trajectory of mini-swe-agent"),

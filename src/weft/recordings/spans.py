@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.dialects.wire import object_in, objects_in, text_at
-from weft.recordings.recording import seconds
+from weft.recordings.recording import is_count, seconds
 from weft.values import Json, JsonObject, compact
 
 
@@ -67,10 +67,28 @@ def list_records(raw: JsonObject) -> Iterator[JsonObject]:
             yield from objects_in(scope.get("logRecords"))
 
 
+_OPENINFERENCE_KINDS = (
+    "LLM", "TOOL", "AGENT", "CHAIN", "RETRIEVER", "EMBEDDING", "RERANKER", "GUARDRAIL", "EVALUATOR",
+    "PROMPT",
+)  # fmt: skip
+
+
+def _is_attributes(raw: JsonObject) -> bool:
+    """Whether an object is the attributes of a span, by themselves."""
+    return any(key.startswith(_ATTRIBUTES) and "." in key for key in raw)
+
+
+_ATTRIBUTES = ("gen_ai.", "openinference.span.", "llm.input_messages.", "llm.model_name")
+
+
 def _is_span(raw: JsonObject) -> bool:
+    if _is_attributes(raw):
+        return True
     if raw.get("object") == "trace.span" and isinstance(raw.get("span_data"), dict):
         return True
     if "run_type" in raw and "inputs" in raw:
+        return True
+    if isinstance(raw.get("op_name"), str) and isinstance(raw.get("inputs"), dict):
         return True
     has_id = any(key in raw for key in ("spanId", "span_id", "context", "spanContext"))
     attributes = raw.get("attributes", raw.get("span_attributes"))
@@ -107,16 +125,28 @@ def _read_span(raw: JsonObject) -> Span:
     }  # fmt: skip
     around = object_in(raw.get("parentSpanContext")).get("spanId")
     attributes = read_attributes(parse_value(_first(raw, "attributes", "span_attributes")))
+    kind = raw.get("span_kind")
+    if isinstance(kind, str) and kind.upper() in _OPENINFERENCE_KINDS:
+        attributes.setdefault("openinference.span.kind", kind)  # Phoenix keeps it apart
     if isinstance(raw.get("span_data"), dict):
         attributes = {"openai.span": raw["span_data"]}
+    elif _is_attributes(raw):
+        attributes = read_attributes(raw)
     elif "run_type" in raw:
         names = ("run_type", "inputs", "outputs", "extra")
         attributes = {f"langsmith.{name}": parse_value(raw.get(name)) for name in names}
-    start = _moment(
+    elif "op_name" in raw:
+        names = ("op_name", "inputs", "output", "summary")
+        attributes = {f"weave.{name}": parse_value(raw.get(name)) for name in names}
+    elif "root_span_id" in raw and isinstance(raw.get("span_attributes"), dict):
+        fields = ("input", "output", "metadata", "metrics", "span_attributes")
+        attributes = {f"braintrust.{name}": parse_value(raw.get(name)) for name in fields}
+    clock = object_in(parse_value(raw.get("metrics")))  # where Braintrust has both times
+    start = _moment(clock.get("start")) or _moment(
         _first(raw, "startTimeUnixNano", "start_time_unix_nano", "start_time", "start_timestamp",
-               "startTime", "started_at", "timestamp")
+               "startTime", "started_at", "timestamp", "created")
     )  # fmt: skip
-    end = _moment(
+    end = _moment(clock.get("end")) or _moment(
         _first(raw, "endTimeUnixNano", "end_time_unix_nano", "end_time", "end_timestamp",
                "endTime", "ended_at")
     )  # fmt: skip
@@ -150,7 +180,7 @@ def _read_span(raw: JsonObject) -> Span:
 
 def _moment(value: Json) -> float | None:
     """A time in seconds, whatever unit an exporter counts in."""
-    if isinstance(value, str) and value.isdigit():
+    if isinstance(value, str) and is_count(value):
         value = int(value)
     if isinstance(value, list) and len(value) == 2:  # seconds, and the nanoseconds after them
         whole, rest = value
@@ -217,7 +247,7 @@ def _otlp_value(value: JsonObject) -> Json:
             return {text_at(each, "key"): _otlp_value(object_in(each.get("value")))
                     for each in listed}  # fmt: skip
         if key in ("intValue", "int_value"):
-            return int(one) if isinstance(one, str | int) else one
+            return int(one) if isinstance(one, str) and is_count(one.removeprefix("-")) else one
         return one
     return None
 
@@ -248,7 +278,8 @@ _SAID = (
     "gen_ai.prompt", "gen_ai.completion", "langsmith.inputs", "langsmith.outputs",
     "mlflow.spanInputs", "mlflow.spanOutputs", "openai.span", "events", "all_messages_events",
     "request_data", "response_data", "ai.prompt.messages", "ai.response.toolCalls",
-    "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response",
+    "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response", "weave.inputs",
+    "weave.output", "braintrust.input", "braintrust.output",
 )  # fmt: skip
 """How the names begin of attributes that hold what was said."""
 
@@ -471,7 +502,7 @@ def _openinference_row(span: Span) -> JsonObject:
 
 
 def _integer(value: Json) -> Json:
-    return int(value) if isinstance(value, str) and value.isdigit() else value
+    return int(value) if isinstance(value, str) and is_count(value) else value
 
 
 def _list_numbered(attributes: JsonObject, prefix: str, inner: str) -> list[JsonObject]:
@@ -479,7 +510,7 @@ def _list_numbered(attributes: JsonObject, prefix: str, inner: str) -> list[Json
     listed: dict[int, JsonObject] = {number: {} for number in _numbers(attributes, prefix)}
     for key, value in attributes.items():
         number, _, rest = key.removeprefix(prefix).partition(".")
-        if key.startswith(prefix) and number.isdigit():
+        if key.startswith(prefix) and is_count(number):
             listed[int(number)][rest.removeprefix(inner)] = value
     return [listed[number] for number in sorted(listed)]
 
@@ -487,7 +518,7 @@ def _list_numbered(attributes: JsonObject, prefix: str, inner: str) -> list[Json
 def _numbers(attributes: JsonObject, prefix: str) -> Iterator[int]:
     for key in attributes:
         number = key.removeprefix(prefix).partition(".")[0] if key.startswith(prefix) else ""
-        if number.isdigit():
+        if is_count(number):
             yield int(number)
 
 
@@ -643,6 +674,9 @@ def _gen_ai_row(span: Span) -> JsonObject:
     for old, new in (("cache_read.input_tokens", "cached_tokens"),):
         if old in usage:
             usage[new] = usage.pop(old)
+    # Logfire keeps the counts of the answer too, those of the cache among them
+    counted = object_in(object_in(parse_value(attributes.get("response_data"))).get("usage"))
+    usage = usage | counted if "cached_tokens" not in usage else usage
     if not messages:
         whole = _adk_row(attributes, usage) or _logfire_row(attributes, usage)
         if whole is not None:
@@ -677,7 +711,7 @@ def messages_of_parts(message: JsonObject) -> Iterator[JsonObject]:
         elif kind == "tool_call_response":
             yield {
                 "role": "tool",
-                "tool_call_id": part.get("id"),
+                "tool_call_id": _id_of_call(part),
                 "content": _text_of(_first(part, "response", "result")),
             }
         elif kind in ("thinking", "reasoning"):
@@ -706,13 +740,20 @@ def _text_of(value: Json) -> str:
 def _chat_call(part: JsonObject) -> JsonObject:
     function = object_in(part.get("function")) or part
     return {
-        "id": part.get("id") or part.get("tool_call_id") or "",
+        "id": _id_of_call(part),
         "type": "function",
         "function": {
             "name": function.get("name"),
             "arguments": _text_of(function.get("arguments")) or "{}",
         },
     }
+
+
+def _id_of_call(part: JsonObject) -> str:
+    """The id of a call; agent-framework writes that of its run before it."""
+    id = part.get("id") or part.get("tool_call_id")
+    last = next(reversed(id), "") if isinstance(id, list) else id
+    return last if isinstance(last, str) else ""
 
 
 def _traceloop_message(fields: JsonObject) -> JsonObject:
@@ -851,12 +892,18 @@ def _mlflow_row(span: Span) -> JsonObject:
     messages = inputs.get("messages")
     usage = _first(body, "usage") or parse_text(attributes.get("mlflow.chat.tokenUsage"))
     known = ("messages", "tools", "model")
+    named = parse_text(attributes.get("mlflow.llm.model"))
+    params = object_in(parse_text(attributes.get("invocation_params")))
+    invoked = {
+        key: value for key, value in params.items()
+        if key not in ("tools", "model", "model_name", "_type") and value is not None
+    }  # fmt: skip
     return _row(
         messages if isinstance(messages, list) else [],
         answers,
         tools=inputs.get("tools") or parse_text(attributes.get("mlflow.chat.tools")),
-        model=inputs.get("model") or body.get("model"),
-        options={key: value for key, value in inputs.items() if key not in known},
+        model=inputs.get("model") or body.get("model") or named,
+        options={**invoked, **{key: value for key, value in inputs.items() if key not in known}},
         usage=usage,
     )
 
@@ -882,6 +929,90 @@ def _openai_agents_row(span: Span) -> JsonObject:
         model=data.get("model") or response.get("model"),
         options=data.get("model_config"),
         usage=usage,
+    )
+
+
+# --- Weave and Braintrust
+
+
+def _weave_kind(span: Span) -> str:
+    name = text_at(span.attributes, "weave.op_name")
+    if not name:
+        return ""
+    called = re.sub(r"^.*/op/|:[^:/]*$", "", name)
+    return "model" if _CLIENT_CALL.search(called) else f"call of {called}"
+
+
+_CLIENT_CALL = re.compile(
+    r"chat\.completions\.|\bMessages\.(?:create|stream)|\bmessages\.create|responses\.create"
+    r"|generate_content|\bcompletion\b|chat\.complete|\bLlm\.|\.converse",
+    re.IGNORECASE,
+)
+"""How the functions of clients are called in which a model is asked."""
+
+
+def _weave_row(span: Span) -> JsonObject:
+    inputs = {**object_in(span.attributes.get("weave.inputs"))}
+    inputs.pop("self", None)
+    outputs = object_in(span.attributes.get("weave.output"))
+    counted = object_in(object_in(span.attributes.get("weave.summary")).get("usage"))
+    usage = outputs.get("usage") or next((one for one in counted.values() if one), None)
+    if inputs.keys() & _OWN_FIELDS:
+        own = _langsmith_call(inputs, outputs)
+        if own is not None:
+            return {**own, "usageDetails": usage}
+    messages = inputs.get("messages")
+    answers = [object_in(one.get("message")) for one in objects_in(outputs.get("choices"))]
+    known = ("messages", "tools", "model")
+    return _row(
+        messages if isinstance(messages, list) else [],
+        answers or ([outputs] if outputs.get("role") else []),
+        tools=inputs.get("tools"),
+        model=outputs.get("model") or inputs.get("model"),
+        options={key: value for key, value in inputs.items() if key not in known and value},
+        usage=usage,
+    )
+
+
+def _braintrust_kind(span: Span) -> str:
+    kind = text_at(object_in(span.attributes.get("braintrust.span_attributes")), "type")
+    if "braintrust.span_attributes" not in span.attributes:
+        return ""
+    return {"llm": "model"}.get(kind, kind or "span")
+
+
+def _braintrust_row(span: Span) -> JsonObject:
+    asked, answer = (span.attributes.get(f"braintrust.{name}") for name in ("input", "output"))
+    metadata = object_in(span.attributes.get("braintrust.metadata"))
+    metrics = object_in(span.attributes.get("braintrust.metrics"))
+    if isinstance(asked, dict):
+        asked = asked.get("messages", asked.get("input", asked.get("contents")))
+    if isinstance(asked, list) and len(asked) == 1 and isinstance(asked[0], list):
+        asked = asked[0]
+    if isinstance(asked, str):
+        asked = [{"role": "user", "content": asked}]
+    answers: list[Json] = []
+    listed = object_in(answer).get("choices", answer)
+    for one in listed if isinstance(listed, list) else [listed]:
+        message = object_in(object_in(one).get("message")) or object_in(one)
+        if message:
+            answers.append(message)
+        elif isinstance(one, str):
+            answers.append({"role": "assistant", "content": one})
+    inner = object_in(metadata.get("invocation_params"))
+    apart = ("model", "tools", "provider", "metadata", "invocation_params", "braintrust", "tags",
+             "serialized", "run_id", "options", "batch_size")  # fmt: skip
+    return _row(
+        asked if isinstance(asked, list) else [],
+        answers,
+        tools=metadata.get("tools") or inner.get("tools"),
+        model=metadata.get("model") or inner.get("model"),
+        options={key: value for key, value in metadata.items() if key not in apart},
+        usage={
+            "input": metrics.get("prompt_tokens"),
+            "output": metrics.get("completion_tokens"),
+            "cached": metrics.get("prompt_cached_tokens"),
+        },
     )
 
 
@@ -946,6 +1077,8 @@ FLAVOURS: tuple[Flavour, ...] = (
     Flavour("openinference", _openinference_kind, _openinference_row, "OpenInference spans"),
     Flavour("langsmith", _langsmith_kind, _langsmith_row, "runs as LangSmith exports them"),
     Flavour("mlflow", _mlflow_kind, _mlflow_row, "traces of MLflow"),
+    Flavour("weave", _weave_kind, _weave_row, "calls as Weave exports them"),
+    Flavour("braintrust", _braintrust_kind, _braintrust_row, "spans as Braintrust exports them"),
     Flavour("openai-agents", _openai_agents_kind, _openai_agents_row, _OPENAI_AGENTS),
     Flavour("ai-sdk", _vercel_kind, _vercel_row, "spans of Vercel's AI SDK"),
     Flavour(

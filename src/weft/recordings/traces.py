@@ -45,7 +45,7 @@ def is_trace_head(row: JsonObject) -> bool:
 
 def asks_model(observation: JsonObject) -> bool:
     """Whether a model was asked in it; others are functions, tools and events."""
-    return text_at(observation, "type").upper() in ("", "GENERATION")
+    return text_at(observation, "type").upper() in ("", "GENERATION", "LLM")  # the last is Opik's
 
 
 def runs_tool(observation: JsonObject) -> bool:
@@ -85,6 +85,9 @@ def read_observation(
     asked, answer = parse_value(row.get("input")), parse_value(row.get("output"))
     messages = _chat_of([*_asked(asked)])
     answers = _chat_of([*_answers(answer)])
+    if any("role" in one for one in objects_in([*messages, *answers])):
+        messages = [*map(_with_role, objects_in(messages))]  # an answer may be in another form
+        answers = [*map(_with_role, objects_in(answers))]
     if not messages and not answers:
         raise SessionError(
             "the input of this generation has no messages",
@@ -145,6 +148,16 @@ def _chat_of(messages: list[Json]) -> list[Json]:
     return chat
 
 
+def _with_role(message: JsonObject) -> JsonObject:
+    """A message of LangChain's as one of the chat that it stands in."""
+    kind = text_at(message, "type").removesuffix("Chunk").removesuffix("Message").lower()
+    role = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}.get(kind)
+    if "role" in message or role is None or not message.keys() & {"content", "tool_calls"}:
+        return message
+    known = ("content", "tool_calls", "tool_call_id", "name")
+    return {"role": role, **{key: message[key] for key in known if message.get(key)}}
+
+
 _SPOKEN = frozenset(
     ("role", "content", "parts", "type", "lc", "kind", "tool_calls", "author", "text")
 )
@@ -162,7 +175,10 @@ def _chat_message(message: JsonObject) -> JsonObject:
                                                         isinstance(content, str)):  # fmt: skip
         # LangGraph's handler has the name of the tool here
         message = {**message, "role": "tool", "name": role}
-    if isinstance(content, dict) and "type" not in content:
+    is_value = isinstance(content, list) and role == "tool" and not any(
+        one.get("type") for one in objects_in(content)
+    )  # fmt: skip
+    if is_value or (isinstance(content, dict) and "type" not in content):
         message = {**message, "content": compact(content)}
     return message
 

@@ -1,0 +1,191 @@
+"""Laws for files that are damaged, packed, or written in another way.
+
+Whatever stands in a file, reading it ends in recordings that can be shown and stored, or in an
+error that says what is wrong and where. `WEFT_DAMAGES` sets how many places of each sample are
+damaged.
+"""
+
+import bz2
+import copy
+import gzip
+import io
+import json
+import lzma
+import os
+import random
+import tarfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recordings.test_accounting import SHAPES
+from weft.errors import SessionError
+from weft.recordings import Recording, exchanges_of, read_file, read_recordings
+from weft.recordings.accounting import count_parts
+
+SAMPLES = Path(__file__).parent / "samples"
+
+Value = Any
+"""JSON of a stranger, which is damaged as it comes."""
+
+DAMAGES = int(os.environ.get("WEFT_DAMAGES", "12"))
+
+INSTEAD: tuple[Value, ...] = (
+    None, "", {}, [], 0, -1, True, 1e300, 10**30, "9" * 5000, "²", "x" * 3000, [None], [[]],
+    {"type": None}, [1], {"intValue": "x"}, {"doubleValue": "NaN"},
+    "2020-99-99", "‮<script>\x1b[31m",
+)  # fmt: skip
+"""What stands where something else is expected."""
+
+
+def texts_of_samples() -> dict[str, tuple[str, Value]]:
+    """The samples, and the shapes of formats that have none: how each is written, and its JSON."""
+    whole: dict[str, tuple[str, Value]] = {
+        f"shape {name}": ("json", make()) for name, make in SHAPES.items() if name != "unknown"
+    }
+    for path in sorted(SAMPLES.iterdir()):
+        if path.suffix == ".json":
+            whole[path.name] = "json", json.loads(path.read_text("utf-8"))
+        elif path.suffix == ".jsonl":
+            lines = path.read_text("utf-8").splitlines()
+            whole[path.name] = "jsonl", [json.loads(line) for line in lines if line.strip()]
+    return whole
+
+
+TEXTS = texts_of_samples()
+
+
+def written(name: str, value: Value) -> bytes:
+    if TEXTS[name][0] == "jsonl" and isinstance(value, list):
+        return "\n".join(map(json.dumps, value)).encode()
+    return json.dumps(value).encode()
+
+
+def use(data: bytes, name: str) -> list[Recording] | None:
+    """Read and show what some bytes hold; None where that is refused with a sentence."""
+    try:
+        recordings = [*read_recordings(data, name=name)]
+        for one in recordings:
+            exchanges_of(one)
+            one.for_store().to_json()
+    except SessionError as refused:
+        error = refused
+    else:
+        return recordings
+    assert error.message
+    assert error.where, f"where it is: {error.message}"
+    return None
+
+
+def places(value: Value, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield path
+    inner = value.items() if isinstance(value, dict) else ()
+    for key, one in enumerate(value) if isinstance(value, list) else inner:
+        yield from places(one, (*path, key))
+
+
+def replaced(value: Value, path: tuple[str | int, ...], other: Value) -> Value:
+    if not path:
+        return other
+    value = copy.deepcopy(value)
+    inner = value
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = other
+    return value
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_damaged_place_is_read_or_refused_with_a_sentence(name: str) -> None:
+    value = TEXTS[name][1]
+    chance = random.Random(name)
+    listed = [*places(value)]
+    for _ in range(DAMAGES):
+        path, other = chance.choice(listed), chance.choice(INSTEAD)
+        use(written(name, replaced(value, path, other)), f"{name} at {path}")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_torn_file_is_read_as_far_as_it_goes_or_refused(name: str) -> None:
+    data = written(name, TEXTS[name][1])
+    whole = use(data, name)
+    for part in range(1, 20):
+        torn = use(data[: len(data) * part // 20], name)
+        if torn and whole:  # there is no more in a part than in the whole
+            assert sum_parts(torn)["calls"] <= sum_parts(whole)["calls"]
+
+
+def sum_parts(recordings: list[Recording]) -> Counter[str]:
+    return sum((Counter(count_parts(one)) for one in recordings), Counter[str]())
+
+
+def in_zip(name: str, data: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(f"inside/{name}", data)
+    return file.getvalue()
+
+
+def in_tar(name: str, data: bytes, mode: str) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:  # type: ignore[call-overload]
+        member = tarfile.TarInfo(f"inside/{name}")
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return file.getvalue()
+
+
+def rows(text: str, name: str) -> list[Value]:
+    if name.endswith(".jsonl"):
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [json.loads(text)]
+
+
+SPELLINGS: dict[str, tuple[str, Callable[[str, str], bytes]]] = {
+    "mark of UTF-8": ("", lambda text, name: b"\xef\xbb\xbf" + text.encode()),
+    "UTF-16": ("", lambda text, name: text.encode("utf-16")),
+    "UTF-16, big end first": ("", lambda text, name: text.encode("utf-16-be")),
+    "UTF-16 without a mark": ("", lambda text, name: text.encode("utf-16-le")),
+    "line ends of Windows": ("", lambda text, name: text.replace("\n", "\r\n").encode()),
+    "blank lines": (
+        "", lambda text, name: b"\n \n" + (
+            text.replace("\n", "\n\n") if name.endswith("l") else text
+        ).encode() + b"\n\n",
+    ),
+    "values over many lines": (
+        "", lambda text, name: "\n".join(
+            json.dumps(one, indent=2) for one in rows(text, name)
+        ).encode(),
+    ),
+    "values without a space between": (
+        "", lambda text, name: "".join(
+            json.dumps(one, indent=1) for one in rows(text, name)
+        ).encode(),
+    ),
+    "gzip": (".gz", lambda text, name: gzip.compress(text.encode())),
+    "xz": (".xz", lambda text, name: lzma.compress(text.encode())),
+    "bzip2": (".bz2", lambda text, name: bz2.compress(text.encode())),
+    "zip": (".zip", lambda text, name: in_zip(name, text.encode())),
+    "tar": (".tar", lambda text, name: in_tar(name, text.encode(), "w")),
+    "tar with gzip": (".tar.gz", lambda text, name: in_tar(name, text.encode(), "w:gz")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_however_a_file_is_written_the_same_is_read(spelling: str, tmp_path: Path) -> None:
+    ending, write = SPELLINGS[spelling]
+    for path in sorted(SAMPLES.iterdir()):
+        if path.suffix not in (".json", ".jsonl"):
+            continue
+        expected = use(path.read_bytes(), path.name)
+        if expected is None:
+            continue
+        other = tmp_path / f"{path.name}{ending}"
+        other.write_bytes(write(path.read_text("utf-8"), path.name))
+        read = [*read_file(other)]
+        assert sum_parts(read) == sum_parts(expected), path.name
+        assert len(read) == len(expected), path.name
