@@ -63,9 +63,9 @@ async def answer_recall(
     outcome = found_among([*standing, *_visible(invocation, place, path)], call)
     asked = _names((call.args or {}).get("handle"))
     # where nothing was found, files are listed by their names
-    shown = (one for one in standing if one.handle in asked or one.file)
+    values = (one for one in standing if one.handle in asked or one.file)
     label = label_of_log(invocation.log.view(place.scope).events)
-    label |= invocation.flow.of_names([one.key or f"artifact:{one.file}" for one in shown])
+    label |= invocation.flow.of_names([one.key or f"artifact:{one.file}" for one in values])
     return msgspec.structs.replace(outcome, label=label)
 
 
