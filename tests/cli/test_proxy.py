@@ -1,5 +1,7 @@
 """`weft proxy`: the command with it, its settings, its receipt and its report."""
 
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,6 +42,45 @@ def test_a_command_is_led_to_the_proxy_and_its_exit_code_passed_on(tmp_path: Pat
     assert weft(tmp_path, "proxy", "--port", "0", "--", "no-such-command").returncode == 127
 
 
+WAITS = """
+import signal, sys, threading
+heard = threading.Event()
+for one in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(one, lambda number, frame: heard.set())
+print("waits", flush=True)
+heard.wait()
+sys.exit(9)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_goes_to_the_command_which_says_how_it_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    words = [sys.executable, "-m", "weft", "proxy", "--port", "0", "--store", "memory://"]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    command = [*words, "--", sys.executable, "-c", WAITS]
+    with subprocess.Popen(command, cwd=tmp_path, text=True, **pipes) as started:
+        assert started.stdout is not None
+        assert "waits" in (line.strip() for line in started.stdout)
+        started.send_signal(number)
+        assert started.wait(60) == 9
+
+
+def test_a_file_that_cannot_be_written_is_named_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "weft-proxy.db").write_text("no database " * 20)
+    done = weft(tmp_path, "proxy", "--port", "0", "--", sys.executable, "-c", "")
+    assert done.returncode == 0
+    assert "weft-proxy.db: file is not a database; bills" in done.stderr
+
+
+def test_a_service_whose_name_is_nearly_known_is_mentioned(tmp_path: Path) -> None:
+    upstream = ["--upstream", "antropic=https://gateway.example"]
+    done = weft(tmp_path, "proxy", "--port", "0", *upstream, "--", sys.executable, "-c", "")
+    assert done.returncode == 0
+    assert "did you mean `anthropic`?" in done.stderr
+
+
 BAD = [
     (["--host", "0.0.0.0"], "--tokens FILE"),
     (["--policy", "C.nonsense()"], "there is no `nonsense`"),
@@ -66,11 +107,22 @@ def test_bad_settings_are_refused(
     assert not [*tmp_path.iterdir()]
 
 
+WRONG = [
+    ('[proxy]\npolicies = "C.auto()"', "policies", 'policy = "C.auto()"'),
+    ('[proxy]\nlimit = "5USD/day"', "Expected `array`", 'limit = ["5USD/day"]'),
+    ("[proxy]\nport = 3", "unknown field `port`", "known: policy"),
+    ('[[proxy.rules]]\nmodl = "x"\npolicy = "C.auto()"', "modl", 'model = "claude-*"'),
+    ("[proxyy]", "there is no table", "proxy"),
+]
+
+
 def test_a_table_with_an_unknown_word_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "weft.toml"
-    file.write_text('[proxy]\npolicies = "C.auto()"\n')
-    with pytest.raises(UsageError, match="policies"):
-        read_table(file)
+    for text, words, hint in WRONG:
+        file.write_text(text)
+        with pytest.raises(UsageError, match=words) as caught:
+            read_table(file)
+        assert hint in (caught.value.hint or ""), text
     file.write_text('[mcp.git]\ncommand = "x"\n')
     assert read_table(file).policy == "C.auto()"
 

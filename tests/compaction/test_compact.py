@@ -1,6 +1,7 @@
 """`weft.compact` on requests of four dialects: what it changes, and what it leaves as it came."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -248,3 +249,38 @@ def test_bytes_that_go_on_as_no_json_does_are_refused(raw: str) -> None:
     read_body(f"{_LEAD}{_ONE},{_TWO}]}}".encode(), "openai-chat")
     with pytest.raises(UsageError, match="this is not JSON"):
         read_body(raw.encode(), "openai-chat")
+
+
+WORDS = ["wind", "river", "gauge", "rose", "over", "the", "weir", "and", "fell"]
+
+
+def test_what_a_program_says_beside_results_is_not_what_the_user_asks() -> None:
+    talk = TALKS["anthropic"]
+    task = talk.user("Now repair the weir. " + " ".join(f"Mind bolt {n}." for n in range(99)))
+    messages = [talk.user("Read the first gauges."), talk.say("Done."), task]
+    for step in range(40):
+        text = "\n".join(f"{WORDS[line % 9]} of {WORDS[step % 9]}" for line in range(900))
+        call, results = talk.step(f"c{step}", "read", {"path": f"{step}"}, text)
+        told = "\n".join(f"task {step}.{n} is not done" for n in range(40))
+        reminder = {"type": "text", "text": f"<system-reminder>{told}</system-reminder>"}
+        messages += [call, {**results, "content": [*results["content"], reminder]}]
+    compacted = weft.compact(talk.with_messages(talk.head, messages), C.default().fold())
+    sent = talk.messages(compacted.request)
+    assert task in sent
+    assert json.dumps(sent).count("</system-reminder>") < 20
+
+
+def test_words_between_answers_that_stay_do_too() -> None:
+    talk = TALKS["gemini"]
+    messages = [talk.user("Read the gauges.")]
+    code = {"executableCode": {"language": "PYTHON", "code": "print(1)"}}
+    ran = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
+    for step in range(60):
+        messages += talk.step("", "read", {"path": f"{step}"}, long_text(step))
+        if step % 5 == 1:
+            messages.append({"role": "model", "parts": [code, ran, {"text": "It ran."}]})
+            messages.append(talk.user(f"Go on with {step}, and mind the weir." * 30))
+    compacted = weft.compact(talk.with_messages(talk.head, messages), C.default().fold())
+    roles = [one["role"] for one in talk.messages(compacted.request)]
+    assert len(roles) < len(messages) // 2
+    assert ("model", "model") not in pairwise(roles)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compaction.talks import TALKS
+from weft import Session
 from weft.errors import SessionError
 from weft.inspector import Inspection
 from weft.inspector.export import export
@@ -155,3 +157,14 @@ def test_spans_in_which_no_model_was_asked_are_an_error() -> None:
 def test_a_recording_can_be_exported(line: JsonObject) -> None:
     (one,) = read(line)
     assert "Tea" in export(Inspection.of_recording(one), key="s")
+
+
+def test_what_a_program_says_beside_results_begins_no_turn() -> None:
+    talk, messages = TALKS["anthropic"], [TALKS["anthropic"].user("Go")]
+    beside = ("<system-reminder>Mind the list.</system-reminder>", "Stop, and do this instead.")
+    for number, words in enumerate(beside):
+        call, results = talk.step(f"c{number}", "read", {"path": "x"}, "text")
+        text = {"type": "text", "text": words}
+        messages += [call, {**results, "content": [*results["content"], text]}]
+    spoken = [one for one in Session.from_messages(messages).events if one.author == "user"]
+    assert [one.invocation_id for one in spoken] == ["i1", "i1", "i2"]

@@ -17,6 +17,7 @@ from weft import (
     Race,
     Route,
     RunContext,
+    Runner,
     Sequence,
     Step,
     ToolContext,
@@ -28,6 +29,7 @@ from weft.content import Part
 from weft.declare import Node
 from weft.declare.tool import ToolListing, ToolSource
 from weft.ir import Prompt
+from weft.stores import open_store
 from weft.testing import ScriptedModel, call
 from weft.tools import PythonTool
 from weft.values import Json, JsonObject
@@ -369,3 +371,60 @@ async def test_no_route_launders_untrusted_text(route: str) -> None:
     ]
     assert tried, route
     assert any("refused: " in one for one in refused), refused
+
+
+async def test_a_recall_of_what_another_session_wrote_keeps_its_origin() -> None:
+    @tool(effect="pure")
+    def keep(ctx: ToolContext) -> str:
+        """Keep a bill for the user's other sessions."""
+        ctx.state["user:finding"] = "\n".join(f"{number}: {BILL}" for number in range(120))
+        return "kept"
+
+    def recall_listed(prompt: Prompt) -> Part:
+        (handle,) = re.findall(r"([0-9a-f]{12}) \(user:finding", str(prompt))
+        return call("recall", handle=handle, lines="3-4")
+
+    PAID.clear()
+    store = open_store("memory://")
+    keeper = Agent("keeper", model=ScriptedModel([call("keep"), "ok"]), tools=[keep])
+    await Runner(keeper, app_name="bank", store=store).run("Go", session_id="one")
+    model = ScriptedModel([call("recall", handle="000000000000"), recall_listed, PAY, "done"])
+    payer = Agent("payer", model=model, tools=[send_money]).sees(C.auto())
+    runner = Runner(payer, app_name="bank", store=store)
+    result = await runner.run("Go", session_id="two")
+    assert not PAID
+    assert "state:user:finding" in str(result.events[3].label)
+    assert len(await runner.pending()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"), [("gpt-5", "openai-responses"), ("claude-opus-5", "anthropic")]
+)
+async def test_hidden_text_is_hidden_where_an_instruction_has_changed(
+    name: str, dialect: str
+) -> None:
+    shown: list[str] = []
+
+    @tool(effect="pure")
+    def keep(number: int, ctx: ToolContext) -> str:
+        """Keep a bill."""
+        ctx.state["finding"] = "\n".join(f"{number}.{line} {BILL}" for line in range(4))
+        return "kept"
+
+    @tool(effect="pure")
+    def show(text: str) -> str:
+        """Show a text."""
+        shown.append(text)
+        return "shown"
+
+    def pass_on(prompt: Prompt) -> Part:
+        return call("show", text=HANDLE.findall(str([*prompt.items][-1]))[-1])
+
+    script = [call("keep", number=1), call("keep", number=2), pass_on, "done"]
+    model = ScriptedModel(script, name=name, dialect=dialect)
+    bot = Agent("bot", model=model, tools=[keep, show], instruction="Look.\n{finding?}\nBe brief.")
+    runner = Runner(bot.sees(C.default().hide()))
+    (await runner.run("Go. " * 4000, session_id="s")).check()
+    assert "have changed" in str(model.wires[-1])
+    assert IBAN not in str(model.wires)
+    assert shown == ["\n".join(f"2.{line} {BILL}" for line in range(4))]

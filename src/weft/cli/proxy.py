@@ -1,6 +1,8 @@
 """`weft proxy`: requests of any agent to its provider, made cheaper; its receipt and its report."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ from weft.cli.printing import print_json
 from weft.cli.serve import listening_hosts, require_known_callers, run_application
 from weft.declare.words import policy_from
 from weft.errors import UsageError
+from weft.misuse import find_near, suggest_names
 from weft.models.routing import client_variables, read_upstreams
 from weft.models.services import SERVICES
 from weft.values import Json
@@ -54,16 +57,48 @@ def read_table(path: Path | None) -> ProxyTable:
     chosen = path or (CONFIG if CONFIG.is_file() else None)
     if chosen is None:
         return ProxyTable()
+    hint = 'write [proxy] with policy = "C.auto()", or [[proxy.rules]] with a model'
     try:
         tables = tomllib.loads(chosen.read_text("utf-8"))
-        return msgspec.convert(tables.get("proxy", {}), ProxyTable)
+        table = msgspec.convert(tables.get("proxy", {}), ProxyTable)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        hint = _find_example(str(reason)) or hint
+        raise UsageError(f"it cannot be read: {reason}", where=str(chosen), hint=hint) from None
+    unknown = next((name for name in tables if name not in _TABLES), None)
+    if unknown is not None:
         raise UsageError(
-            f"it cannot be read: {reason}",
+            f"there is no table [{unknown}]",
             where=str(chosen),
-            hint='write [proxy] with policy = "C.auto()", or [[proxy.rules]] with a model',
-        ) from None
+            hint=suggest_names(unknown, _TABLES) or "write [proxy], or [mcp.NAME]",
+        )
+    return table
+
+
+_TABLES = ("proxy", "mcp")
+"""What a weft.toml has; the servers of MCP are read elsewhere."""
+
+_EXAMPLES = {
+    "policy": 'policy = "C.auto()"',
+    "rules": "[[proxy.rules]], with a model or a path and a policy",
+    "upstream": 'upstream = { anthropic = "https://gateway.example" }',
+    "limit": 'limit = ["5USD/day"]',
+    "redact": 'redact = ["email", "card"]',
+    "record": 'record = "calls"',
+    "strict": "strict = true",
+    "model": 'model = "claude-*"',
+    "path": 'path = "/v1/responses"',
+}
+
+
+def _find_example(reason: str) -> str:
+    """What to write in place of a setting that a message of msgspec's names."""
+    named = re.search(r"unknown field `(\w+)`|at `\$[.\w\[\]]*?\.(\w+)[\[\]\d.]*`", reason)
+    if named is None:
+        return ""
+    wrong = named[1] or named[2]
+    near = [wrong] if wrong in _EXAMPLES else find_near(wrong, _EXAMPLES, cutoff=0.6)
+    return f"write {_EXAMPLES[near[0]]}" if near else f"known: {', '.join(_EXAMPLES)}"
 
 
 def proxy_command(options: CommandOptions) -> int:
@@ -104,8 +139,15 @@ def proxy_command(options: CommandOptions) -> int:
     def show(line: CallLine) -> None:
         print(line, file=sys.stderr, flush=True)
 
+    store = _open_file(options)
+    if store.problem:
+        print(
+            f"weft: {store.path}: {store.problem}; bills and what models recall are forgotten when"
+            " the proxy ends",
+            file=sys.stderr,
+        )
     log = CallLog(
-        _open_file(options),
+        store,
         folder=None if options.no_record else folder,
         records=not options.no_record,
         # a command has the terminal to itself
@@ -119,7 +161,13 @@ def proxy_command(options: CommandOptions) -> int:
         hosts=listening_hosts(options),
     )
     beside = _Beside(words)
-    run_application(application, options, what="a proxy", ready=beside.start if words else None)
+    run_application(
+        application,
+        options,
+        what="a proxy",
+        ready=beside.start if words else None,
+        pass_signal=beside.pass_signal,
+    )
     return beside.code
 
 
@@ -147,6 +195,14 @@ def read_named_upstreams(table: ProxyTable, options: CommandOptions) -> dict[str
         if not url.startswith(("http://", "https://")):
             raise UsageError(
                 f"the address of {name} must begin with http:// or https://", where="--upstream"
+            )
+    for name in named:
+        near = [] if name in SERVICES else find_near(name, SERVICES, cutoff=0.8)
+        if near:
+            print(
+                f"weft: --upstream: `{name}` is a service of its own, asked at /{name}/...;"
+                f" did you mean `{near[0]}`?",
+                file=sys.stderr,
             )
     own = {f"{host}:{options.port}" for host in (options.host, "localhost", "127.0.0.1")}
     services = [SERVICES[name] for name in SERVICES if name not in named]
@@ -195,16 +251,26 @@ class _Beside:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
         self.code = 0
 
     def start(self, url: str, stop: Callable[[], None]) -> None:
         """Start it; when it ends, so does the proxy."""
         threading.Thread(target=self._run, args=(url, stop), daemon=True).start()
 
+    def pass_signal(self, number: int) -> bool:
+        """Let the command have a signal; whether there is one, whose end is the proxy's, too."""
+        if self._process is None or self._process.returncode is not None:
+            return False
+        if number != signal.SIGINT or not _has_terminal():
+            self._process.send_signal(number)
+        return True
+
     def _run(self, url: str, stop: Callable[[], None]) -> None:
         try:
             environment = {**os.environ, **client_variables(url)}
-            code = subprocess.run([*self._command], env=environment).returncode
+            self._process = subprocess.Popen([*self._command], env=environment)
+            code = self._process.wait()
             # a shell says so too of a process that a signal ended
             self.code = 128 - code if code < 0 else code
         except OSError as error:
@@ -212,6 +278,14 @@ class _Beside:
             self.code = 127 if isinstance(error, FileNotFoundError) else 126
         finally:
             stop()
+
+
+def _has_terminal() -> bool:
+    """Whether Ctrl-C reaches the command without the proxy: a terminal tells all in front."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):  # no terminal, no standard input, or Windows
+        return False
 
 
 def _print_receipt(options: CommandOptions) -> int:

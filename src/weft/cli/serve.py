@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
+from types import FrameType
 from typing import TYPE_CHECKING, TextIO, cast
 
 import msgspec
@@ -84,10 +85,12 @@ def run_application(
     *,
     what: str,
     ready: Callable[[str, Callable[[], None]], None] | None = None,
+    pass_signal: Callable[[int], bool] | None = None,
 ) -> None:
     """Listen and answer until Ctrl-C or SIGTERM; `what` is said to be served.
 
-    `ready` is called once it answers, with its address and a function that stops it.
+    `ready` is called once it answers, with its address and a function that stops it. `pass_signal`
+    says whether somebody else takes a signal, so that it does not stop the server.
     """
     try:
         import uvicorn
@@ -117,6 +120,11 @@ def run_application(
                 self.watcher = HealthServer(pages, watching)
             if ready is not None:
                 ready(f"http://{_shown_host(str(host))}:{port}", self.leave)
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            """Stop, unless somebody else takes the signal."""
+            if pass_signal is None or not pass_signal(sig):
+                super().handle_exit(sig, frame)
 
         def leave(self) -> None:
             """Stop as soon as what is under way has ended."""

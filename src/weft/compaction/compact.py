@@ -201,6 +201,12 @@ class Compacted:
         return f"Compacted({self._work.dialect.traits.name}, {len(self.sources)} messages)"
 
 
+def is_continued(earlier: Compacted, later: Compacted) -> bool:
+    """Whether a request begins with all messages of an earlier one, under the same head."""
+    chain, longer = earlier._work.chains, later._work.chains
+    return 0 < len(chain) <= len(longer) and longer[len(chain) - 1] == chain[-1]
+
+
 class _Head(msgspec.Struct, frozen=True):
     """Everything but the conversation, as far as it decides about it."""
 

@@ -21,6 +21,7 @@ from weft.compaction.splicing import split_list, split_object
 from weft.content import Content, Part, require_content
 from weft.dialects import DIALECTS, Dialect, dialect_of
 from weft.dialects.wire import ReadPart, ReadTurn, objects_in
+from weft.digest.acts import are_remarks
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.session import Event, Session
 from weft.session.provenance import Provenance
@@ -413,8 +414,11 @@ class HistoryReader:
         turns, number = history.turns, len(history.session.events)
         events: list[Event] = []
         places: list[tuple[PartPlace, ...]] = []
+        before = history.last
         for unit in units:
-            turns += unit.kind == "user"
+            # what a program says beside results begins no turn
+            turns += unit.kind == "user" and not (before == "results" and are_remarks(unit.parts))
+            before = unit.kind
             event = self._event(unit, number + len(events) + 1, max(1, turns))
             events.append(event)
             places.append(tuple(unit.places))

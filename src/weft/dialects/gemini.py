@@ -1492,8 +1492,9 @@ _ROLES = ("user", "model", "function")
 class GeminiTurnRules:
     """Unknown roles, empty turns, media it cannot read, calls without results or signatures.
 
-    Neighbouring contents of one role are one turn. What stands in the turn that is open is noted
-    in fields and not in an object of its own: a long log has a hundred thousand turns.
+    Neighbouring contents of one role are one turn, but calls must stand in its first. What stands
+    in the turn that is open is noted in fields and not in an object of its own: a long log has a
+    hundred thousand turns.
     """
 
     def __init__(self, model: str) -> None:
@@ -1536,7 +1537,12 @@ class GeminiTurnRules:
                     break
             else:  # plain texts are never refused, and an agent in a loop says hundreds in a turn
                 return findings
+        known = self._calls
         self._read_parts(listed, f"{at}/parts", findings)
+        if self._calls > known and at != self._at:
+            message = "this call follows another turn of the model"
+            hint = "let it follow what the user said, or what a tool returned"
+            findings.append(Finding(REQUEST, at, message, hint))
         return findings
 
     def _read_parts(self, listed: Json, at: str, findings: list[Finding]) -> None:

@@ -5,7 +5,9 @@ program that runs it answers as the user would, in a frame that is always the sa
 """
 
 import re
+from collections.abc import Sequence
 
+from weft.content import Part
 from weft.late import late_pattern
 
 _LETTERS = 20_000
@@ -31,6 +33,7 @@ _FRAME = late_pattern(
     r"|(call id): \S|\[?(observation)\]?:|(execution (?:logs|result))\b[^\n:]{0,80}:",
     re.IGNORECASE,
 )
+_TAG = late_pattern(r"<([A-Za-z][\w-]{0,60})(?:\s[^<>]{0,200})?>")
 _PROMPT = late_pattern(r"\n([\w.@:~/-]{0,80}[$#])\Z")
 
 
@@ -51,6 +54,17 @@ def find_action(text: str) -> str:
         return _INPUT.sub(" ", match[1]).strip()
     match = _PASSED.search(tail)
     return match[1].strip() if match is not None else ""
+
+
+def is_remark(text: str) -> bool:
+    """Whether a program says it and no person: all of it stands in one tag."""
+    match = _TAG.match(text.lstrip())
+    return match is not None and text.rstrip().endswith(f"</{match[1]}>")
+
+
+def are_remarks(parts: Sequence[Part]) -> bool:
+    """Whether all that a message says is said by a program."""
+    return all(part.text is not None and is_remark(part.text) for part in parts)
 
 
 def frame_of(text: str) -> str:

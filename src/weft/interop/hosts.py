@@ -5,7 +5,9 @@ what changed back into copies of the host's own objects. A run that works withou
 with it: where anything fails, the messages go out as they were.
 """
 
+import inspect
 import logging
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +17,7 @@ from typing import NamedTuple, TypeVar, cast
 import msgspec
 
 from weft.compaction import Compacted, compact
-from weft.compaction.compact import require_stateless, spell_recall
+from weft.compaction.compact import is_continued, require_stateless, spell_recall
 from weft.declare import C
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import Label, Redact
@@ -29,7 +31,7 @@ _log = logging.getLogger("weft")
 Own = TypeVar("Own")
 
 _REMEMBERED = 32
-"""How many requests can still be asked for what they left out."""
+"""How many conversations can still be asked for what their newest request left out."""
 
 
 class HostCompactor:
@@ -46,7 +48,7 @@ class HostCompactor:
         self.context = context
         self.compacted = self.tokens = self.tokens_before = 0
         self.skipped: Counter[str] = Counter()
-        self._recent: deque[Compacted] = deque(maxlen=_REMEMBERED)
+        self._recent: deque[_Sent] = deque(maxlen=_REMEMBERED)
 
     def compact(
         self,
@@ -56,9 +58,11 @@ class HostCompactor:
         model: str = "",
         recalls: bool,
         head: JsonObject | None = None,
+        conversation: str = "",
     ) -> Compacted | None:
         """The messages after the policy; None where they are to be sent as they are.
 
+        `conversation` names it, where the host says of a call of `recall` which one it is from.
         Where the rest of the request is known it is `head`. Then the outcome says whether `recall`
         is to be declared; without, a request that `recalls` has it.
         """
@@ -79,26 +83,63 @@ class HostCompactor:
             _log.warning("a request is left as it is", exc_info=True)
             self.skipped[f"{type(error).__name__}: {error}"] += 1
             return None
-        self._recent.append(outcome)
+        self._remember(_Sent(conversation, outcome))
         if cast("JsonObject", outcome.request)[target.traits.turns] is not messages:
             self.compacted += 1
             return outcome
         self.skipped["there is nothing to leave out"] += 1
         return outcome if outcome.request is not request else None  # a tool may be all that is new
 
-    def recall(self, **arguments: Json) -> str:
-        """What a handle stands for, in the newest request that knows it."""
+    def _remember(self, sent: "_Sent") -> None:
+        """Keep a request in place of those that it goes on from: it has all that they had."""
+        before = [one for one in self._recent if not is_continued(one.outcome, sent.outcome)]
+        self._recent = deque((*before, sent), maxlen=_REMEMBERED)
+
+    def recall(self, conversation: str = "", /, **arguments: Json) -> str:
+        """What a handle stands for, in the newest request that knows it.
+
+        A number of a folded step means another one in each conversation. Where nobody says which
+        `conversation` asks, it is answered only if no two of them answer differently.
+        """
         wishes = {key: value for key, value in arguments.items() if value not in (None, "")}
-        answer = "there is no handle yet"
-        for outcome in reversed(self._recent):
-            text = outcome.look_up(wishes)
-            if "there is no handle" not in text:
-                return text
-            answer = text
-        return answer
+        named = wishes.get("handle")
+        is_step = not (isinstance(named, str) and _HASH.fullmatch(named.strip()))
+        recent = [*reversed(self._recent)]
+        own = [one for one in recent if conversation and one.conversation == conversation]
+        # where a request went out without a name, nobody knows whose it was
+        others = [one for one in recent if not (conversation and one.conversation)]
+        answers: dict[str, None] = {}
+        missing = "there is no handle yet"
+        for one in (*own, *others):
+            if is_step and None not in one.outcome.sources:
+                continue  # nothing is folded in it
+            text = one.outcome.look_up(wishes)
+            if "there is no handle" in text or "there is no step" in text:
+                missing = text
+                continue
+            answers[text] = None
+            if one in own or not is_step:
+                break
+        if len(answers) > 1:
+            return (
+                f"{len(answers)} conversations have something under {named!r}, and nobody says"
+                " which one asks; what it stands for cannot be got back here"
+            )
+        return next(iter(answers), missing)
 
 
-def make_recall(compactor: HostCompactor) -> Callable[..., str]:
+class _Sent(NamedTuple):
+    """A request, and the conversation that it is of; empty where the host does not say."""
+
+    conversation: str
+    outcome: Compacted
+
+
+_HASH = re.compile(r"[0-9a-f]{12}")
+"""The handle of a value; every other one is the number of a step."""
+
+
+def make_recall(compactor: HostCompactor, conversation: str = "") -> Callable[..., str]:
     """The tool `recall` as a function with the signature that hosts read."""
 
     def recall(
@@ -113,8 +154,32 @@ def make_recall(compactor: HostCompactor) -> Callable[..., str]:
             field: Only this field of JSON, as rows[].id.
             page: Which part of a long value.
         """
-        return compactor.recall(handle=handle, lines=lines, query=query, field=field, page=page)
+        return compactor.recall(
+            conversation, handle=handle, lines=lines, query=query, field=field, page=page
+        )
 
+    return recall
+
+
+def make_recall_in(
+    compactor: HostCompactor, name: str, kind: object, find: Callable[[object], str]
+) -> Callable[..., str]:
+    """The same for a host that passes its own context: `find` reads the conversation in it.
+
+    `name` is the argument by which the host passes it, and `kind` its type, by which it knows that
+    the argument is none of the model's.
+    """
+    plain = make_recall(compactor)
+
+    def recall(*context: object, **arguments: str | int) -> str:
+        own = context[0] if context else arguments.pop(name, None)
+        return make_recall(compactor, find(own))(**arguments)
+
+    signature = inspect.signature(plain)
+    own = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+    signature = signature.replace(parameters=[own, *signature.parameters.values()])
+    setattr(recall, "__signature__", signature)  # noqa: B010  hosts read it
+    recall.__doc__, recall.__annotations__ = plain.__doc__, {name: kind, **plain.__annotations__}
     return recall
 
 

@@ -15,7 +15,7 @@ from weft.interop.hosts import (
     HostCall,
     HostCompactor,
     HostPiece,
-    make_recall,
+    make_recall_in,
     rebuild_messages,
     spell_answer,
     spell_result,
@@ -50,7 +50,8 @@ class CompactingMiddleware:
         messages = as_list(request, "messages")
         model = field(request, "model")
         name = text(model, "model_name") or text(model, "model")
-        compacted = _compact(messages, self.compactor, model=name, recalls=True)
+        state = field(request, "state")
+        compacted = _compact(messages, self.compactor, state, model=name, recalls=True)
         override = cast("Callable[..., object]", field(request, "override"))
         return request if compacted is messages else override(messages=compacted)
 
@@ -68,21 +69,33 @@ def compact_messages(
     could answer `recall`. With one, add `make_tool(compactor)` to the tools of the graph.
     """
     used = compactor if compactor is not None else HostCompactor(context, where="compact_messages")
-    return _compact([*messages], used, model=model, recalls=compactor is not None)
+    listed, recalls = [*messages], compactor is not None
+    return _compact(listed, used, {"messages": listed}, model=model, recalls=recalls)
 
 
 def make_tool(compactor: HostCompactor) -> object:
     """The tool `recall`, for what this compactor left out."""
     tool = _HOST.find("langchain_core.tools", "tool")
-    return tool(make_recall(compactor), parse_docstring=True)
+    runtime = _HOST.find("langchain.tools", "ToolRuntime")
+    recall = make_recall_in(
+        compactor, "runtime", runtime, lambda one: _name_of(field(one, "state"))
+    )
+    return tool(recall, parse_docstring=True)
+
+
+def _name_of(state: object) -> str:
+    """The id of the first message of a state that has one: langgraph gives one to each."""
+    listed = state.get("messages") if isinstance(state, dict) else field(state, "messages")
+    named = (text(one, "id") for one in listed) if isinstance(listed, list) else ()
+    return next((id for id in named if id), "")
 
 
 def _compact(
-    messages: list[object], compactor: HostCompactor, *, model: str, recalls: bool
+    messages: list[object], compactor: HostCompactor, state: object, *, model: str, recalls: bool
 ) -> list[object]:
     pieces = [*_spell_messages(messages)]
     wires = [piece.wire for piece in pieces]
-    outcome = compactor.compact(wires, model=model, recalls=recalls)
+    outcome = compactor.compact(wires, model=model, recalls=recalls, conversation=_name_of(state))
     if outcome is None:
         return messages
     return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)

@@ -16,7 +16,7 @@ from weft.interop.hosts import (
     HostCompactor,
     HostPiece,
     copy_with,
-    make_recall,
+    make_recall_in,
     rebuild_messages,
     spell_answer,
     spell_result,
@@ -39,22 +39,25 @@ class CompactingCapability:
     def get_toolset(self) -> object:
         """The tool `recall`."""
         toolset = _HOST.find("pydantic_ai.toolsets", "FunctionToolset")
-        return toolset([make_recall(self.compactor)])
+        make = _HOST.find("pydantic_ai", "Tool")
+        context = _HOST.find("pydantic_ai", "RunContext")
+        recall = make_recall_in(self.compactor, "ctx", context, lambda ctx: text(ctx, "run_id"))
+        return toolset([make(recall, takes_ctx=True)])
 
     async def before_model_request(self, ctx: object, request_context: object) -> object:
         """Replace the messages of this one request."""
         messages = as_list(request_context, "messages")
         model = text(field(request_context, "model"), "model_name")
-        compacted = self.compact(messages, model=model)
+        compacted = self.compact(messages, model=model, run=text(ctx, "run_id"))
         if compacted is not messages:
             setattr(request_context, "messages", compacted)  # noqa: B010  a foreign object
         return request_context
 
-    def compact(self, messages: list[object], *, model: str = "") -> list[object]:
+    def compact(self, messages: list[object], *, model: str = "", run: str = "") -> list[object]:
         """The messages of pydantic-ai after the policy; the same list where nothing changed."""
         pieces = [*_spell_messages(messages)]
         wires = [piece.wire for piece in pieces]
-        outcome = self.compactor.compact(wires, model=model, recalls=True)
+        outcome = self.compactor.compact(wires, model=model, recalls=True, conversation=run)
         if outcome is None:
             return messages
         return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)

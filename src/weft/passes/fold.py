@@ -36,7 +36,7 @@ from weft.declare.policy_parts import (
     Truncate,
 )
 from weft.diagnostics import Origin, Severity, report
-from weft.digest.acts import find_action, frame_of
+from weft.digest.acts import find_action, frame_of, is_remark
 from weft.digest.asked import window_of
 from weft.digest.names import telling_names
 from weft.ir import (
@@ -654,7 +654,7 @@ class _Folds:
             if self._may_go(step)
             if is_full or self._rent_of(step, number) >= self._least_rent(step, view)
         ]
-        gone = self._whole_pairs(over)
+        gone = self._whole_pairs(self._whole_talk(over, steps))
         removed = sum(step.tokens for step in gone)
         # below the minimum the provider keeps nothing: of the newest steps more stay
         least = SURELY * prices.minimum - self._before
@@ -791,7 +791,8 @@ class _Folds:
             self._files_shown.pop(step.place, None)
             self._tokens -= step.tokens
             self._moment -= step.tokens * self._used.pop(step.place)
-            if is_spoken(step.item) and self._results.pop(step.place, None) is None:
+            is_answer = self._results.pop(step.place, None) is not None
+            if is_spoken(step.item) and not is_answer and not self._is_remark(step):
                 self.newest_spoken = max(self.newest_spoken, step.item.position)
 
     def _may_go(self, step: _Step) -> bool:
@@ -802,7 +803,34 @@ class _Folds:
             return True
         if step.place in self._results:
             return self._frames[self._results[step.place]] >= _USUAL
+        if self._is_remark(step):
+            return True
         return step.place < self._asked and not 0 <= self._spare <= step.item.position
+
+    def _is_remark(self, step: _Step) -> bool:
+        """Whether a program said it in the course of the current turn."""
+        item = step.item
+        if step.place <= self._turn or not item.invocation or item.invocation != self._invocation:
+            return False
+        return all(isinstance(one, TextBlock) and is_remark(one.text) for one in item.blocks)
+
+    def _whole_talk(self, over: list[_Step], steps: list[_Step]) -> list[_Step]:
+        """The steps, and with words of the user's the answer before them, or neither.
+
+        Else two answers would follow each other, which not every provider takes.
+        """
+        places = {step.place for step in over}
+        whole = list[_Step]()
+        for at, step in enumerate(steps):
+            if step.place not in places:
+                continue
+            before = steps[at - 1] if at and is_spoken(step.item) else step
+            if before.item.kind == "model" and before.place not in places:
+                if step.place in self._results or not self._may_go(before):
+                    continue
+                whole.append(before)
+            whole.append(step)
+        return whole
 
     def _whole_pairs(self, steps: list[_Step]) -> list[_Step]:
         """The steps without an action or its result, where the other one of them stays."""

@@ -93,7 +93,10 @@ def _is_same(one: Block, other: Block) -> bool:
 
 def _hide_block(block: Block, item: Item, env: Env) -> Iterator[Block]:
     """The block without untrusted text; nothing where all of it goes."""
-    label = _label_of(block, env)
+    if item.kind == "system" and isinstance(block, TextBlock):  # what changed in the instruction
+        block, label = _hide_spans(block, env, now=True), block.label
+    else:
+        label = _label_of(block, env)
     if not is_hidden(label):
         yield block
         return
@@ -171,8 +174,11 @@ def _heading(block: TextBlock) -> str:
     return f"{opening}{colon} " if colon and "\n" not in opening else ""
 
 
-def _hide_spans(block: TextBlock, env: Env) -> TextBlock:
-    """A system text with handles in the place of untrusted values that were inserted."""
+def _hide_spans(block: TextBlock, env: Env, *, now: bool = False) -> TextBlock:
+    """A system text with handles in the place of untrusted values that were inserted.
+
+    What is said `now` may be a line of a value that has more: the handle stands for all of it.
+    """
     pieces: list[str] = []
     spans: list[Span] = []
     start = end = 0
@@ -181,6 +187,8 @@ def _hide_spans(block: TextBlock, env: Env) -> TextBlock:
         shows = span.origin.kind in ("state", "artifact", "memory") and text
         open_text = shows and not HANDLE.fullmatch(text)
         if open_text and is_hidden(_label_of_origin(span.origin, env)):
+            whole = env.session.state.get(span.origin.name) if now else None
+            text = text if whole is None else to_text(whole)
             text = make_handle(span.origin.kind, span.origin.name, text)
         start = span.end
         pieces.append(text)

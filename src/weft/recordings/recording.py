@@ -25,6 +25,7 @@ from weft.dialects.wire import (
     scrub_surrogates,
     text_at,
 )
+from weft.digest.acts import are_remarks
 from weft.errors import DeclarationError, SessionError
 from weft.ir.block import RECALL
 from weft.media import base64_bytes
@@ -269,12 +270,14 @@ class Transcript:
         self._names: dict[str, str] = {}
 
     def user(self, parts: Iterable[Part], *, time: float | None = None) -> None:
-        """The user says something, which begins a turn."""
+        """The user says something, which begins a turn; but what a program says beside results."""
         offered = list(parts)
         parts = self._readable(offered)
         if offered and not parts:  # it was nothing but media that cannot be read
             return
-        self._turn += 1
+        last = self.events[-1] if self.events else None
+        if last is None or not last.results or not are_remarks(parts):
+            self._turn += 1
         self._add(Event(author="user", content=_content(parts, "user")), time)
 
     def answer(

@@ -31,7 +31,6 @@ from weft.session.flow import (
     spell_result,
     unite_fields,
 )
-from weft.session.log_labels import label_of_log
 from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
@@ -221,9 +220,7 @@ async def run_calls(
         ):
             from weft.runtime.recall import answer_recall
 
-            recalled = await answer_recall(invocation, place, plan.path, call)
-            whole = label_of_log(invocation.log.view(place.scope).events)
-            one.answer(msgspec.structs.replace(recalled, label=whole))
+            one.answer(await answer_recall(invocation, place, plan.path, call))
         # called alone it is the answer, and never gets here
         elif call.name == SET_RESPONSE and call.name not in bindings.tools:
             one.answer(

@@ -20,6 +20,7 @@ from weft.runtime.invocation import Invocation
 from weft.runtime.labels import known_labels
 from weft.runtime.place import Place
 from weft.runtime.tool_call import Outcome
+from weft.session.log_labels import label_of_log
 from weft.tokens import counter_for
 from weft.values import Json, JsonObject, compact, only_text
 
@@ -53,9 +54,19 @@ _SPAN = re.compile(r"\s*(\d{1,9})\s*(?:(?:-|to|\.\.|:|,)\s*(\d{1,9}))?\s*")
 async def answer_recall(
     invocation: Invocation, place: Place, path: tuple[Agent, ...], call: FunctionCall
 ) -> Outcome:
-    """What the handle stands for, of all that the agent may see from its place."""
+    """What the handle stands for, of all that the agent may see from its place.
+
+    It has the label of all that the log says, and of the values of the state and the files that are
+    asked for: other sessions may have written these.
+    """
     standing = await _standing(invocation, place, path[-1])
-    return found_among([*standing, *_visible(invocation, place, path)], call)
+    outcome = found_among([*standing, *_visible(invocation, place, path)], call)
+    asked = _names((call.args or {}).get("handle"))
+    # where nothing was found, files are listed by their names
+    values = (one for one in standing if one.handle in asked or one.file)
+    label = label_of_log(invocation.log.view(place.scope).events)
+    label |= invocation.flow.of_names([one.key or f"artifact:{one.file}" for one in values])
+    return msgspec.structs.replace(outcome, label=label)
 
 
 def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:

@@ -278,7 +278,15 @@ class CallLog:
         )
 
     def _record(self, call: ProxyCall, request: bytes) -> None:
-        """Write the exchange as `weft inspect` and `weft replay` read it: without any header."""
+        """Write the exchange as `weft inspect` and `weft replay` read it: without any header.
+
+        What nobody could read is of no session: it is written if it is JSON, and else is no line.
+        """
+        if not call.session:
+            try:
+                msgspec.json.decode(request, type=msgspec.Raw)
+            except ValueError:
+                return
         envelope = {
             "id": lane_name(call.session, call.lane),
             "dialect": call.dialect,
@@ -286,13 +294,18 @@ class CallLog:
             "time": call.time,
             "status": call.status,
         }
-        line = msgspec.json.encode(envelope)[:-1] + b',"request":' + request.replace(b"\n", b" ")
+        line = msgspec.json.encode(envelope)[:-1] + b',"request":'
+        line += request.translate(_ONE_LINE)
         line += b',"response":' + msgspec.json.encode(call.answer) + b"}"
         self.source.add(call.session, line)
         if self._folder is not None:
-            name = re.sub(r"[^\w.-]", "-", call.session)[:80]
+            name = re.sub(r"[^\w.-]", "-", call.session)[:80] or "unread"
             with (self._folder / f"{name}.jsonl").open("ab") as file:
                 file.write(line + b"\n")
+
+
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+"""JSON has breaks between its values only, where blanks say the same."""
 
 
 def _today() -> int:

@@ -119,6 +119,8 @@ class ProxyStore:
         self.path = path
         self.faults = 0
         """How often something could not be written or read."""
+        self.problem = ""
+        """Why nothing is kept in the file; empty where it can be."""
         self._recalls: dict[bytes, list[RecallRecord]] = {}
         self._heads: dict[bytes, tuple[str, int]] = {}
         self._connection = self._open()
@@ -140,6 +142,7 @@ class ProxyStore:
             connection.executescript(_TABLES)
         except (sqlite3.Error, OSError) as error:
             self._note(error)
+            self.problem = (isinstance(error, OSError) and error.strerror) or str(error)
             return None
         return connection
 

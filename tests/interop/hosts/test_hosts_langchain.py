@@ -1,5 +1,6 @@
 """langchain and LangGraph: programs of the documentation, with and without Weft."""
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -197,3 +198,24 @@ def test_a_graph_by_hand_sends_less_by_one_function() -> None:
     assert plain == answer
     assert len(str(after.requests)) < len(str(before.requests))
     assert "as lines 1-400 of" in str(after.requests[-1])
+
+
+async def test_two_conversations_get_their_own_steps_back() -> None:
+    middleware = WeftMiddleware()
+
+    async def run(who: str) -> str:
+        def look(place: str) -> str:
+            """Look at a place."""
+            return "\n".join(f"{who} saw {place} {line}: wind and river" for line in range(90))
+
+        looks = [[("look", {"place": f"weir {number}"})] for number in range(40)]
+        back = [("recall", {"handle": "#1", "lines": "1-1"})]
+        script = Script(steps=[*looks, back, "Done."])
+        agent = create_agent(script, [look], middleware=[middleware])
+        await agent.ainvoke(_ask("Look around."), {"recursion_limit": 300})
+        assert "Folded steps" in json.dumps(script.requests[40])
+        return json.dumps(script.requests[-1][-1])
+
+    ann, bob = await asyncio.gather(run("ann"), run("bob"))
+    assert "ann saw weir 0 0" in ann
+    assert "bob saw weir 0 0" in bob

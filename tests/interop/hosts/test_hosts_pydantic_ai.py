@@ -1,5 +1,6 @@
 """pydantic-ai: programs from its documentation, with and without the capability."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, ModelMessagesTypeAdapter, capture_run_messages
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.usage import UsageLimits
 
 from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
 from weft.interop.pydantic_ai import WeftCapability, _spell_messages
@@ -161,3 +163,25 @@ async def test_the_model_gets_back_what_was_left_out() -> None:
     result = await _agent(script, WeftCapability(DIGESTS)).run("Look north.")
     assert result.output == "Got it."
     assert "north gauge 399: " in json.dumps(script.requests[-1])
+
+
+async def test_two_conversations_get_their_own_steps_back() -> None:
+    capability = WeftCapability()
+
+    async def run(who: str) -> str:
+        looks = [[("look", {"place": f"weir {number}"})] for number in range(40)]
+        script = Script(*looks, [("recall", {"handle": "#1", "lines": "1-1"})], "Done.")
+        agent = Agent(FunctionModel(script.answer), capabilities=[capability])
+
+        @agent.tool_plain
+        def look(place: str) -> str:
+            """Look at a place."""
+            return "\n".join(f"{who} saw {place} {line}: wind and river" for line in range(90))
+
+        await agent.run("Look around.", usage_limits=UsageLimits(request_limit=99))
+        assert "Folded steps" in json.dumps(script.chats[40])
+        return json.dumps(script.chats[-1][-1])
+
+    ann, bob = await asyncio.gather(run("ann"), run("bob"))
+    assert "ann saw weir 0 0" in ann
+    assert "bob saw weir 0 0" in bob

@@ -171,6 +171,31 @@ def test_what_is_recorded_is_read_by_inspect_and_replay(tmp_path: Path) -> None:
         assert client.get(f"{proxy.url}/weft/inspect/api/sessions", headers=headers).json() == []
 
 
+def test_a_recording_has_a_line_of_json_for_each_call_that_is_json(tmp_path: Path) -> None:
+    bodies = [
+        b'{"model": "gpt-5", "messages": [{"role": "us',
+        b"\x7fELF\n\r\n",
+        b"[1,\r\n2]",
+        json.dumps(CHAT.request(), indent=1).replace("\n", "\r\n").encode(),
+    ]
+
+    def script(seen: Seen, number: int) -> Reply:
+        return CHAT.answer(CHAT.piece("text", "t", "Hi."))
+
+    folder = tmp_path / "recorded"
+    with proxying(script, record=folder) as proxy, httpx2.Client(timeout=60) as client:
+        for at, body in enumerate(bodies):
+            kind = {"content-type": "application/json"}
+            assert client.post(proxy.url + CHAT.path, content=body, headers=kind).is_success
+            proxy.line(at)
+    lines = [line for file in folder.iterdir() for line in file.read_bytes().splitlines()]
+    assert (folder / "unread.jsonl").is_file()
+    assert [len(one) for line in lines if isinstance(one := json.loads(line)["request"], list)] == [
+        2
+    ]
+    assert len(lines) == 2
+
+
 def test_conversations_are_found_without_a_word_from_the_client(tmp_path: Path) -> None:
     def script(seen: Seen, number: int) -> Reply:
         return CHAT.answer("Yes.")

@@ -54,17 +54,29 @@ class Compacting:
             compactor.skipped["the provider keeps the conversation"] += 1
             return None
         try:
-            _compact(compactor, llm_request)
+            _compact(compactor, llm_request, _conversation_of(callback_context))
         except Exception as error:  # only a policy that protects lets one through
             return _refuse(f"{type(error).__name__}: {error}")
         return None
 
 
-def _compact(compactor: HostCompactor, request: object) -> None:
+def _conversation_of(context: object) -> str:
+    """The session of a run, and the agent: its sub-agents see other messages."""
+    session = field(context, "session")
+    names = (text(session, "user_id"), text(session, "id"), text(context, "agent_name"))
+    return "\n".join(names)
+
+
+def _compact(compactor: HostCompactor, request: object, conversation: str) -> None:
     contents = as_list(request, "contents")
     wires = [cast("JsonObject", _dump(content)) for content in contents]
     outcome = compactor.compact(
-        wires, dialect="gemini", model=text(request, "model"), recalls=True, head=_head_of(request)
+        wires,
+        dialect="gemini",
+        model=text(request, "model"),
+        recalls=True,
+        head=_head_of(request),
+        conversation=conversation,
     )
     if outcome is None:
         return
@@ -77,7 +89,7 @@ def _compact(compactor: HostCompactor, request: object) -> None:
         for source, wire in zip(outcome.sources, after, strict=True)
     ]
     if outcome.tool is not None:
-        _offer_recall(request, compactor)
+        _offer_recall(request, compactor, conversation)
     setattr(request, "contents", compacted)  # noqa: B010  a field of a foreign object
 
 
@@ -106,10 +118,11 @@ def _dump(value: object) -> Json:
     return require_json(dumped, where="request")
 
 
-def _offer_recall(request: object, compactor: HostCompactor) -> None:
+def _offer_recall(request: object, compactor: HostCompactor, conversation: str) -> None:
     append = cast("Callable[[list[object]], None]", field(request, "append_tools"))
     if RECALL not in cast("dict[str, object]", field(request, "tools_dict")):
-        append([_HOST.find("google.adk.tools", "FunctionTool")(make_recall(compactor))])
+        recall = make_recall(compactor, conversation)
+        append([_HOST.find("google.adk.tools", "FunctionTool")(recall)])
 
 
 def _refuse(why: str) -> object:
