@@ -55,7 +55,7 @@ from weft.declare.policy_parts import Auto, Redact
 from weft.declare.template import write_literally
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Dialect, facts_for, wire_name
-from weft.dialects.caching import MARKS
+from weft.dialects.caching import MARKS, without_marks
 from weft.dialects.facts import YARDSTICK
 from weft.dialects.legality import TurnJudge
 from weft.dialects.measure import Mark, Meter, TurnCost
@@ -218,7 +218,7 @@ class _Record(msgspec.Struct):
 
     `came` are the messages as they came, `messages` and `elements` those that went, and their
     bytes. The marks are what the request takes up to each of its messages, as they came and as they
-    went, and so are the two that know what is wrong with them.
+    went; the two that know what is wrong with them have read all of them.
     """
 
     edit: RequestEdit = RequestEdit()
@@ -274,7 +274,7 @@ class _Work:
 
     @cached_property
     def chains(self) -> list[bytes]:
-        return chain_hashes(self.body.keys, self._head_key)
+        return chain_hashes(self.body.bare, self._head_key)
 
     @cached_property
     def _lead(self) -> list[Json]:
@@ -413,8 +413,8 @@ class _Work:
     def _patch(self) -> None:
         """The messages with what changed, each with the index of the one that it was."""
         edit, earlier, start = self.edit, self._earlier, self._same_messages
-        order: list[int | Item] = [*earlier.order] if start else []
-        messages = earlier.messages[:] if start else []
+        order: list[int | Item] = [*earlier.order[: self._same_places]]
+        messages = earlier.messages[: self._same_places]
         added: dict[int, list[Item]] = {}
         for one in edit.insertions:
             added.setdefault(one.message, []).append(one.item)
@@ -435,19 +435,30 @@ class _Work:
 
     def _patch_message(self, index: int) -> Json:
         changes, drops = self.edit.changes.get(index, ()), self.edit.drops.get(index, ())
-        message = self.body.messages[index]
-        return self._patcher.patch_message(message, changes, drops) if changes or drops else message
+        message, key = self.body.messages[index], self.body.keys[index]
+        if not changes and not drops:
+            return message
+        return self._patcher.patch_message(message, key, changes, drops)
 
     @cached_property
     def _same_messages(self) -> int:
-        """How many messages went in the earlier request as they go now: all of it, or none."""
-        earlier, count = self._earlier, self._earlier.length
-        if not count or self.edit.stable < count:
-            return 0
-        # what stood at its end may stand elsewhere now, and callers may have changed theirs
-        at_end = any(one.message >= count for one in earlier.edit.insertions)
-        same = all(map(operator.is_, earlier.came, self.body.messages))
-        return count if same and not at_end else 0
+        """How many of the first messages came in the earlier request, too, and go as they did."""
+        earlier = self._earlier
+        # marks may have moved, and callers may have changed what is theirs
+        same = map(operator.is_, earlier.came, self.body.messages)
+        count = min(self.edit.stable, sum(takewhile(bool, same)))
+        # what stood after these may stand elsewhere now
+        inserted = any(one.message >= count for one in earlier.edit.insertions)
+        return 0 if inserted else count
+
+    @cached_property
+    def _same_places(self) -> int:
+        """How many messages these were when they went."""
+        order = self._earlier.order
+        places = len(order) if self._same_messages else 0
+        while places and _reaches(order[places - 1], self._same_messages):
+            places -= 1
+        return places
 
     @property
     def _adds_tool(self) -> bool:
@@ -490,7 +501,7 @@ class _Work:
     def _splice_messages(self, raw: bytes) -> bytes:
         """The bytes of the messages; one that changed as before is not written again."""
         edit, body = self.edit, self.body
-        elements = self._earlier.elements[:] if self._same_messages else []
+        elements = self._earlier.elements[: self._same_places]
         for at in range(len(elements), len(self.messages)):
             source, message = self.sources[at], self.messages[at]
             if source is None:
@@ -499,12 +510,13 @@ class _Work:
                 elements.append(body.keys[source])
             else:
                 changes = edit.changes.get(source, ())
+                key = body.keys[source]
                 first = changes[0] if changes and source not in edit.drops else None
-                spliced = first.spliced if first is not None else None
-                if spliced is None:
-                    spliced = splice(body.keys[source], body.messages[source], message)
+                known, spliced = first.spliced if first is not None else (b"", b"")
+                if known != key:
+                    spliced = splice(key, body.messages[source], message)
                 if first is not None:
-                    first.spliced = spliced
+                    first.spliced = key, spliced
                 elements.append(spliced)
         self.record.elements = elements
         if edit.insertions:
@@ -523,19 +535,18 @@ class _Work:
 
         Only messages are looked at: the tool was, before it was offered.
         """
-        turns, record = self.dialect.traits.turns, self.record
-        earlier = self._earlier if self._same_messages else _Record()
-        record.judge_before = self._fork_judge(earlier.judge_before)
-        record.judge_after = self._fork_judge(earlier.judge_after)
+        turns, record, earlier = self.dialect.traits.turns, self.record, self._earlier
+        record.judge_before = self._fork_judge(earlier.judge_before, self._same_messages)
+        record.judge_after = self._fork_judge(earlier.judge_after, self._same_places)
         now: JsonObject = {**self.wire, turns: self.messages}
         # both, so that both have read what there is to read
         before = record.judge_before.read(self.body.wire)
         return tuple(sorted(record.judge_after.read(now) - before))
 
-    def _fork_judge(self, judge: TurnJudge | None) -> TurnJudge:
-        if judge is not None:
-            return judge.fork()
-        return TurnJudge(self.dialect, self.body.wire, self.model)
+    def _fork_judge(self, judge: TurnJudge | None, same: int) -> TurnJudge:
+        """A judge who has read some of the first messages, which are the `same` as before."""
+        fork = judge.fork(same) if judge is not None else None
+        return TurnJudge(self.dialect, self.body.wire, self.model) if fork is None else fork
 
     def _undo(self, problems: tuple[str, ...]) -> None:
         """Let the request be as it came: a provider would refuse it as it is."""
@@ -605,7 +616,11 @@ class _Work:
     def _cost_of_message(self, index: int) -> TurnCost:
         """What a message takes as it came."""
         key = (self.chains[index], self.model)
-        return _turn_costs.read(key, partial(self._meter.turn, self.body.messages[index]))
+        return _turn_costs.read(key, partial(self._measure, self.body.messages[index]))
+
+    def _measure(self, message: Json) -> TurnCost:
+        # marks move on, and are nothing that a model reads
+        return self._meter.turn(without_marks(message))
 
     @cached_property
     def answered(self) -> int:
@@ -633,7 +648,7 @@ class _Work:
             if source is not None and message is self.body.messages[source]:
                 cost = self._cost_of_message(source)
             else:
-                cost = meter.turn(message)
+                cost = self._measure(message)
             marks.append(meter.step(marks[-1], cost))
         self.record.marks_after = marks
         return marks
@@ -663,8 +678,9 @@ class _Work:
             return known
         messages = self.body.messages[:end]
         wire: JsonObject = {**self.body.wire, self.dialect.traits.turns: messages}
+        keys, bare = self.body.keys[:end], self.body.bare[:end]
         body = self.body._replace(
-            request=wire, wire=wire, messages=messages, keys=self.body.keys[:end], raw=None
+            request=wire, wire=wire, messages=messages, keys=keys, bare=bare, raw=None
         )
         return _Work(body, self.asked, self.model).record
 
@@ -819,6 +835,10 @@ def _add_tool(dialect: Dialect, tools: Json, declared: JsonObject) -> list[Json]
     added: list[Json] = []
     dialect.add_tool(added, recall_decl(), declared)
     return [*(tools if isinstance(tools, list) else ()), *added]
+
+
+def _reaches(place: int | Item, message: int) -> bool:
+    return isinstance(place, int) and place >= message
 
 
 def _is_system(message: Json) -> bool:
