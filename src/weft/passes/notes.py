@@ -94,11 +94,17 @@ def summarize_step(item: Item, agent: str, role: StepRole = "") -> StepSummary:
     return StepSummary(line, telling_names(line), [*map(_read_names, result_texts(item))])
 
 
+@lru_cache(1_024)  # folds ask when a result is new, and notes when it goes
+def result_names(text: str) -> Sequence[str]:
+    """The names in a result."""
+    return telling_names(text)
+
+
 @lru_cache(1_024)  # other policies read the same results
 def _read_names(text: str) -> ResultNames:
     # the numbers at the lines of a window would be nothing but a count
     values = short_values_in(text) if window_of(text) is None else []
-    names = [*filter(None, map(_worth_telling, telling_names(text)))]
+    names = [*filter(None, map(_worth_telling, result_names(text)))]
     return ResultNames(len(text) * _SHARE, names, values[:_VALUES])
 
 
