@@ -14,7 +14,7 @@ from weft.compaction.compact import forget
 from weft.compaction.reading import read_body, unmarked_bytes
 from weft.compaction.splicing import replace_fields
 from weft.dialects import refusals
-from weft.errors import DeclarationError, UsageError
+from weft.errors import DeclarationError, ProtectionError, UsageError
 
 DIGESTS = C.default().compact(results=300)
 """A policy under which large results become digests, whatever they cost."""
@@ -278,6 +278,22 @@ def test_a_message_is_known_by_its_bytes_without_marks_for_the_cache(
         assert unmarked_bytes(key) is key
         first = {"role": "user", "content": [{**mark, **parts[0]}, *parts[1:]]}
         assert json.loads(unmarked_bytes(json.dumps(first).encode())) == plain
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_request_after_one_that_was_refused_shares_nothing_with_it(knows: bool) -> None:
+    talk, policy = TALKS["anthropic"], C.none().redact("email")
+    thought = {"type": "thinking", "thinking": "ask a@b.example", "signature": "c2ln"}
+    step = talk.step("call_1", "read", {"path": "x"}, "fine")
+    step[0]["content"] = [thought, *step[0]["content"]]
+    messages = [talk.user("Look."), *step, talk.say("It is fine."), talk.user("And now?")]
+    forget()
+    if knows:
+        with pytest.raises(ProtectionError):
+            weft.compact(talk.with_messages(talk.head, messages[:3]), policy)
+    compacted = weft.compact(talk.with_messages(talk.head, messages), policy)
+    assert compacted.expected.load.cached == 0
+    assert compacted.cost > 0
 
 
 _LEAD = '{"model":"gpt-5","messages":['

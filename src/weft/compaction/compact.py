@@ -61,7 +61,13 @@ from weft.dialects.legality import TurnJudge
 from weft.dialects.measure import Mark, Meter, TurnCost
 from weft.dialects.track import LoweringReport
 from weft.dialects.wire import ReadTool
-from weft.errors import DeclarationError, UsageError, WeftError
+from weft.errors import (
+    BudgetExceeded,
+    DeclarationError,
+    ProtectionError,
+    UsageError,
+    WeftError,
+)
 from weft.ir import Item, MediaBlock, ResultBlock, TextBlock, ToolDecl
 from weft.ir.block import RECALL
 from weft.misuse import explain_calls
@@ -407,8 +413,12 @@ class _Work:
         """Refuse a request that has what the policy keeps away, also where nothing was changed."""
         if self.policy.protections:
             protected: JsonObject = {**self.body.wire, self.dialect.traits.turns: self.messages}
-            self.seen.require_protected(self.seen.prompt, protected)
-            self.seen.require_cleared(protected)
+            try:
+                self.seen.require_protected(self.seen.prompt, protected)
+                self.seen.require_cleared(protected)
+            except ProtectionError:
+                _records.drop((self.chains[-1], self._policy_key))  # it is never sent
+                raise
 
     def _patch(self) -> None:
         """The messages with what changed, each with the index of the one that it was."""
@@ -664,14 +674,14 @@ class _Work:
         if self.policy == _EVERYTHING or not self.answered:
             return self.shared_before
         previous = self._previous
-        if previous.adds_tool is not self._adds_tool:
+        if not previous.order or previous.adds_tool is not self._adds_tool:
             return 0  # tools stand before all messages
         common = count_common(self.edit, self.order, previous.edit, previous.order)
         return self._head_after + self._marks_after[common].total
 
     @cached_property
     def _previous(self) -> "_Record":
-        """What was done to the request that led to the last answer."""
+        """What was done to the request that led to the last answer; nothing if it was refused."""
         end = self.answered
         known = _records.get((self.chains[end - 1], self._policy_key))
         if known is not None and known.length == end:
@@ -682,7 +692,10 @@ class _Work:
         body = self.body._replace(
             request=wire, wire=wire, messages=messages, keys=keys, bare=bare, raw=None
         )
-        return _Work(body, self.asked, self.model).record
+        try:
+            return _Work(body, self.asked, self.model).record
+        except (BudgetExceeded, ProtectionError):
+            return _Record()
 
     def cost_of(self, tokens: int, shared: int) -> float:
         """What a request costs, by what is read again of it."""
@@ -878,6 +891,11 @@ class _RecentResults(Generic[Value]):
             while len(self._known) > self._most:
                 self._known.pop(next(iter(self._known)))
         return value
+
+    def drop(self, key: object) -> None:
+        """Forget one value, if it is known."""
+        with self._lock:
+            self._known.pop(key, None)
 
     def clear(self) -> None:
         """Forget everything."""
