@@ -1,10 +1,12 @@
 """What `weft proxy` takes: CPU of a call, of the first byte of a stream, and memory of many.
 
     python bench/proxy.py
+    python bench/proxy.py calls        only the calls, in four dialects
 
-A request of 100,000 tokens whose conversation has grown call by call; the first byte from the
-moment that the provider's came to the moment that the client's is written; and 200 streams at
-once through one process, whose memory is read at its peak.
+A request of 100,000 tokens whose conversation has grown call by call, with marks for the cache that
+move on where its provider has them, or that nobody has seen before; the first byte from the moment
+that the provider's came to the moment that the client's is written; and 200 streams at once through
+one process, whose memory is read at its peak. On a busy machine only the function calls count.
 """
 
 import asyncio
@@ -17,11 +19,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from pathlib import Path
 
 import httpx2
 import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.compaction.talks import TALKS, Wire
+from tests.support.linear import calls
 
 from weft.compaction.compact import compact, forget
 from weft.declare.words import policy_from
@@ -33,63 +41,85 @@ from weft.server.proxy_store import ProxyStore
 
 STEPS, MORE, STREAMS = 110, 20, 200
 
+MARK = {"type": "ephemeral"}
+
+PATHS = {
+    "openai-chat": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
+    "anthropic": "/v1/messages",
+    "gemini": "/v1beta/models/gemini-2.5-flash:generateContent",
+}
+
 WORDS = ("alpha", "beta", "worker", "finished", "error", "path", "line", "value", "token")
 
 
-def make_requests() -> list[bytes]:
+def make_requests(dialect: str) -> list[bytes]:
     """The requests of a long run, each with one step more."""
-    chance = random.Random(1)
+    chance, talk = random.Random(1), TALKS[dialect]
 
     def text(length: int) -> str:
         return " ".join(f"{chance.choice(WORDS)}{chance.randrange(999)}" for _ in range(length))
 
-    messages: list[object] = [{"role": "user", "content": "Fix it."}]
+    messages: list[Wire] = [talk.user("Fix it.")]
     requests: list[bytes] = []
     for step in range(STEPS + MORE):
-        use = {"type": "tool_use", "id": f"c{step}", "name": "read", "input": {"n": step}}
-        result = {"type": "tool_result", "tool_use_id": f"c{step}", "content": text(260)}
-        messages += [
-            {"role": "assistant", "content": [{"type": "text", "text": text(20)}, use]},
-            {"role": "user", "content": [result]},
-        ]
-        tools = [{"name": "read", "input_schema": {"type": "object"}}]
-        request = {"model": "claude-sonnet-5", "max_tokens": 9, "tools": tools}
-        requests.append(json.dumps({**request, "messages": messages}).encode())
+        messages += talk.step(f"c{step}", "read", {"path": text(20)}, text(260))
+        marked = [*messages[:-4], *map(_mark, messages[-4:])]
+        requests.append(json.dumps(talk.with_messages(talk.head, marked)).encode())
     return requests
 
 
-def measure_calls(spelled: str) -> None:
-    """CPU of a call, of `weft.compact` alone, and of parsing alone."""
-    requests = make_requests()
-    policy = policy_from(spelled)
-    log = CallLog(ProxyStore())
-    exchanges = Exchanges(ProxySettings((PolicyRule(policy),)), log)
-    target = find_target("/v1/messages", "", {}, {})
-    parse: list[float] = []
-    alone: list[float] = []
-    whole: list[float] = []
+def _mark(message: Wire) -> Wire:
+    """The message with a mark at its last part, if a user says it to Anthropic."""
+    parts = message.get("content")
+    if message.get("role") != "user" or not isinstance(parts, list):
+        return message
+    return {**message, "content": [*parts[:-1], {**parts[-1], "cache_control": MARK}]}
+
+
+def measure_calls(spelled: str, dialect: str) -> None:
+    """A call of the proxy, one of `weft.compact` alone, and parsing alone."""
+    requests = make_requests(dialect)
+    policy, model = policy_from(spelled), TALKS[dialect].head.get("model", "gemini-2.5-flash")
+    exchanges = Exchanges(ProxySettings((PolicyRule(policy),)), CallLog(ProxyStore()))
+    target = find_target(PATHS[dialect], "", {}, {})
+
+    def prepare(raw: bytes) -> None:
+        exchanges._prepare(raw, target, {})
+
+    def shorten(raw: bytes) -> None:
+        compact(raw, policy, dialect=dialect, model=model)
+
+    parsing = statistics.median(cpu(msgspec.json.decode, raw) for raw in requests[STEPS:])
+    whole, alone = (_grow(work, requests) for work in (prepare, shorten))
+    cold = [_first(shorten, requests[-1]) for _ in range(3)]
     forget()
-    for number, raw in enumerate(requests):
-        begun = time.process_time()
-        msgspec.json.decode(raw)
-        parsed = time.process_time()
-        prepared = exchanges._prepare(raw, target, {})
-        done = time.process_time()
-        if number >= STEPS:
-            parse.append(parsed - begun)
-            whole.append(done - parsed)
+    for raw in requests[:STEPS]:
+        shorten(raw)
+    count = statistics.median_low(calls(partial(shorten, raw)) for raw in requests[STEPS:])
+    tokens = compact(requests[-1], policy, dialect=dialect, model=model).tokens_before
+    print(f"{spelled:24} {dialect:17} {tokens:>7,} tokens: {whole - parsing:5.2f} ms beyond parsing"
+          f" ({parsing:.2f} ms), {alone - parsing:5.2f} ms without the proxy, {count:>6,} calls;"
+          f" cold {min(cold):4.0f} ms")  # fmt: skip
+
+
+def _grow(work: Callable[[bytes], None], requests: list[bytes]) -> float:
+    """The milliseconds of CPU that the newest requests take, each after the one before it."""
     forget()
-    for number, raw in enumerate(requests):
-        begun = time.process_time()
-        compact(raw, policy, dialect="anthropic")
-        if number >= STEPS:
-            alone.append(time.process_time() - begun)
-    assert prepared.compacted is not None
-    tokens = prepared.compacted.tokens_before
-    beyond, own = (
-        1000 * (statistics.median(whole) - statistics.median(one)) for one in (parse, alone)
-    )
-    print(f"{spelled}: {tokens:,} tokens, {beyond:.2f} ms beyond parsing, {own:.2f} ms of it ours")
+    taken = [cpu(work, raw) for raw in requests]
+    return statistics.median(taken[STEPS:])
+
+
+def _first(work: Callable[[bytes], None], raw: bytes) -> float:
+    forget()
+    return cpu(work, raw)
+
+
+def cpu(work: Callable[[bytes], object], raw: bytes) -> float:
+    """The milliseconds of CPU that it takes."""
+    begun = time.process_time()
+    work(raw)
+    return 1000 * (time.process_time() - begun)
 
 
 EVENT = b'data: {"id":"a","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
@@ -193,9 +223,11 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
         serve()
     else:
-        sys.path.insert(0, str(Path(__file__).parents[1]))
-        for spelled in ("C.default()", "C.auto()"):
-            measure_calls(spelled)
+        for spelled in ("C.default()", "C.auto(lossless=True)", "C.auto()"):
+            for dialect in TALKS:
+                measure_calls(spelled, dialect)
+        if sys.argv[1:] == ["calls"]:
+            raise SystemExit
         measure_first_byte()
         measure_streams()
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,7 +1,12 @@
 """Weft, Headroom and what people do by hand on the same runs, with the count of `weft replay`.
 
 make side-by-side RUNS=long.jsonl
-.venv/bin/python bench/side_by_side.py long.jsonl --headroom .venv-headroom/bin/python --every 6
+.venv/bin/python bench/side_by_side.py long.jsonl --headroom .venv-headroom/bin/python --every 6 \\
+    --messages 300 --minutes 30
+
+Headroom reads the whole request at each call, which takes tenths of a second where it is long.
+So a file of long runs takes hours: `--messages` cuts each run, `--minutes` begins no other run
+after that time, and the head of the table says what was measured.
 
 A line of the file is a run: `{"messages": [...]}` of a chat. `cost` is relative to plain history,
 in fresh tokens of the yardstick. `with recalls` adds what each step that misses something would
@@ -12,12 +17,15 @@ requests that are not what the program wrote.
 
 import argparse
 import json
+import math
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TypeAlias, cast
 
 import msgspec
 
@@ -34,6 +42,8 @@ from weft.values import Json, JsonObject
 
 CHAT = dialect_named("openai-chat")
 Shorten = Callable[[list[JsonObject]], list[JsonObject]]
+RequestPair: TypeAlias = tuple[list[JsonObject], list[JsonObject]]
+"""The messages of a request as they were, and as they are sent."""
 
 
 @dataclass
@@ -49,6 +59,16 @@ class Contender:
     changed: int = 0
     illegal: int = 0
     rebuilt: list[bool] = field(default_factory=list)
+    headroom: "Headroom | None" = None
+
+    def requests_of(self, messages: list[JsonObject]) -> Iterator[RequestPair]:
+        """Each request of a run, as it was and as it is sent."""
+        if self.headroom is not None:  # it takes long, so those of the replay are looked at
+            yield from self.headroom.requests
+            return
+        for end, message in enumerate(messages):
+            if end and message["role"] == "assistant":
+                yield messages[:end], self.shorten(messages[:end])
 
 
 class Headroom:
@@ -61,13 +81,14 @@ class Headroom:
             stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._model, self._options, self._freezes = model, options, freezes
-        self._known: dict[str, list[JsonObject]] = {}
+        self._known: dict[bytes, list[JsonObject]] = {}
         self._sent: list[JsonObject] = []
+        self.requests: list[RequestPair] = []
         self.rebuilt: list[bool] = []
 
     def shorten(self, messages: list[JsonObject]) -> list[JsonObject]:
         """The messages as it sends them."""
-        key = json.dumps(messages)
+        key = sha256(msgspec.json.encode(messages)).digest()
         if key not in self._known:
             options = {**self._options}
             if self._freezes and messages[: len(self._sent)] == self._sent:
@@ -75,15 +96,21 @@ class Headroom:
             asked = {"messages": messages, "model": self._model, "options": options}
             cast("IO[str]", self._process.stdin).write(json.dumps(asked) + "\n")
             cast("IO[str]", self._process.stdin).flush()
-            answer = json.loads(cast("IO[str]", self._process.stdout).readline())
+            line = cast("IO[str]", self._process.stdout).readline()
+            if not line:
+                raise SystemExit(
+                    f"Headroom ended with {self._process.wait()}: run its worker alone"
+                )
+            answer = json.loads(line)
             self._known[key] = answer["messages"]
+            self.requests.append((messages, answer["messages"]))
             self.rebuilt += answer["rebuilt"]
         self._sent = messages
         return self._known[key]
 
     def forget(self) -> None:
         """Another run begins."""
-        self._known, self._sent = {}, []
+        self._known, self._sent, self.requests = {}, [], []
 
     def shorten_items(self, items: Sequence[Item], env: Env) -> list[Item]:
         """The same on the items of a replay: results and texts get the words that it sends."""
@@ -152,15 +179,11 @@ def measure(contender: Contender, recording: Recording, messages: list[JsonObjec
         roots = {name: replace(one, passes=(*one.passes, added)) for name, one in roots.items()}
     uses = uses_of(recording.session.events, "\n".join(recording.instructions.values()))
     contender.trials.append(replay(recording, contender.policy, uses=uses, agents=roots))
-    for end, message in enumerate(messages):
-        if not end or message["role"] != "assistant":
-            continue
-        plain = messages[:end]
-        after = contender.shorten(plain)
+    for plain, after in contender.requests_of(messages):
         contender.requests += 1
         contender.changed += after != plain
-        problems = [_problems(one) for one in (plain, after)]
-        contender.illegal += bool(problems[1] - problems[0])
+        problems = _problems(after) if after != plain else set[str]()
+        contender.illegal += bool(problems and problems - _problems(plain))
 
 
 def _problems(messages: list[JsonObject]) -> set[str]:
@@ -181,6 +204,8 @@ def main() -> None:
     parser.add_argument("--headroom", type=Path, help="the Python of its environment")
     parser.add_argument("--every", type=int, default=1, help="measure each run of this many")
     parser.add_argument("--limit", type=int, help="measure at most this many runs")
+    parser.add_argument("--messages", type=int, help="measure at most this many messages of a run")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no run after these")
     given = parser.parse_args()
     by_name = {rival.name: rival for rival in RIVALS}
     contenders = [
@@ -204,19 +229,32 @@ def main() -> None:
         ):
             headroom = Headroom(given.headroom, "gpt-5", freezes=freezes, **options)
             rival = Rival(name, headroom.shorten_items)
+            rebuilt = headroom.rebuilt
             contenders.append(
-                Contender(name, headroom.shorten, rival=rival, rebuilt=headroom.rebuilt)
+                Contender(name, headroom.shorten, rival=rival, rebuilt=rebuilt, headroom=headroom)
             )
             processes.append(headroom)
     lines = given.runs.read_text("utf-8").splitlines()[:: given.every]
-    for line in lines[: given.limit]:
-        run = {"messages": json.loads(line)["messages"]}
+    chosen = lines[: given.limit]
+    measured, begun = list[str](), time.monotonic()
+    for number, line in enumerate(chosen):
+        if time.monotonic() - begun > 60 * given.minutes:
+            break
+        run = json.loads(line)
+        name = str(run.get("id") or number)
+        run = {"messages": run["messages"][: given.messages]}
         recording = from_messages(run, format="openai-chat", lenient=True)
-        for contender in contenders:
+        for at, contender in enumerate(contenders):
+            done = 20 * at // len(contenders)
+            bar, spent = "#" * done + "." * (20 - done), time.monotonic() - begun
+            print(f"\r\033[Krun {number + 1} of {len(chosen)} [{bar}] {spent:,.0f} s, {name}:"
+                  f" {contender.name}", end="", file=sys.stderr, flush=True)  # fmt: skip
             measure(contender, recording, run["messages"])
         for process in processes:
             process.forget()
-        print(f"{len(contenders[0].trials)} runs", file=sys.stderr, end="\r")
+        measured.append(name)
+    print("\r\033[K", end="", file=sys.stderr)
+    print(f"{len(measured)} of {len(lines)} runs: {', '.join(measured)}")
     print_table(contenders)
 
 

@@ -11,7 +11,7 @@ from tests.support.recipes import ROOT, Insertion, Place, Recipe
 
 ECHO = (ROOT / "tests/dialects/toy.py").read_text("utf-8").replace('NAME = "toy"', 'NAME = "echo"')
 
-ECHO_ROW = """    "echo": ListedDialect("weft.dialects.echo", ("rules", "talk")),
+ECHO_ROW = """    "echo": ListedDialect("weft.dialects.echo", "talk", ("rules",)),
 """
 
 ECHO_CASE = """        case "echo":

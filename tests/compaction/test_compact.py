@@ -1,17 +1,21 @@
 """`weft.compact` on requests of four dialects: what it changes, and what it leaves as it came."""
 
 import json
+import random
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
 import weft
-from tests.compaction.talks import DIALECTS, TALKS, long_text, talk_in
+from tests.compaction.talks import DIALECTS, TALKS, Talk, Wire, long_text, talk_in
+from tests.support.linear import calls
 from weft import C, Policy
 from weft.compaction.compact import forget
-from weft.compaction.reading import read_body
+from weft.compaction.reading import read_body, unmarked_bytes
+from weft.compaction.splicing import replace_fields
 from weft.dialects import refusals
-from weft.errors import DeclarationError, UsageError
+from weft.errors import DeclarationError, ProtectionError, UsageError
 
 DIGESTS = C.default().compact(results=300)
 """A policy under which large results become digests, whatever they cost."""
@@ -209,6 +213,88 @@ def test_what_came_before_does_not_decide_for_a_request_with_other_options() -> 
     forget()
     weft.compact(plain, DIGESTS).tokens  # noqa: B018
     assert weft.compact(formed, DIGESTS).tokens == alone > weft.compact(plain, DIGESTS).tokens
+
+
+@pytest.mark.parametrize("marks", [False, True])
+@pytest.mark.parametrize("dialect", TALKS)
+def test_a_request_that_grew_costs_what_is_new_also_where_marks_for_the_cache_move_on(
+    dialect: str, marks: bool
+) -> None:
+    talk, counts = TALKS[dialect], list[int]()
+    for steps in (12, 48):
+        request = talk_in(dialect, steps=steps)
+        messages = talk.messages(request)
+        ends = [end for end, one in enumerate(messages) if end and talk.is_answer(one)]
+        bodies = [_body_of(talk, request, end, marks) for end in ends[-6:]]
+        forget()
+        known = [calls(partial(weft.compact, raw, C.auto())) for raw in bodies]
+        counts.append(min(known[1:]))  # some try whether a note pays, which looks at all steps
+    assert counts[1] < 2 * counts[0], counts
+
+
+def _body_of(talk: Talk, request: Wire, end: int, marks: bool) -> bytes:
+    """The first messages, of which the last one and the one before its answer are marked."""
+    messages: list[Wire] = json.loads(json.dumps(talk.messages(request)[:end]))
+    for message in messages[end - 3 :: 2] if marks else ():
+        content = message.get("content")
+        for part in content[-1:] if isinstance(content, list) else ():
+            part["cache_control"] = {"type": "ephemeral"}
+    return json.dumps(talk.with_messages(request, messages)).encode()
+
+
+def test_fields_are_replaced_and_left_out_in_any_layout() -> None:
+    chance = random.Random(4)
+    for _ in range(500):
+        value = {name: chance.choice([1, "a,}", [2, {"b": "}"}], {}, None]) for name in "abcd"}
+        value = {name: value[name] for name in chance.sample("abcd", chance.randint(0, 4))}
+        indent, apart = chance.choice([None, 2]), chance.choice([(",", ":"), (" , ", " : ")])
+        raw = json.dumps(value, indent=indent, separators=apart).encode()
+        gone = {name for name in value if chance.random() < 0.4}
+        new = {name: "x" for name in "abe" if chance.random() < 0.4 and name not in gone}
+        replaced = replace_fields(raw, dict.fromkeys(new, b'"x"'), gone)
+        rest = {name: one for name, one in value.items() if name not in gone}
+        assert json.loads(replaced) == {**rest, **new}, (raw, gone, new)
+        if not gone and not new:
+            assert replaced == raw
+        marked = json.dumps({**value, "gone": 1}, separators=apart).encode()
+        if indent is None and value:  # as if it had never stood there
+            assert replace_fields(marked, {}, {"gone"}) == raw
+
+
+@pytest.mark.parametrize("apart", [(",", ":"), (", ", ": ")])
+def test_a_message_is_known_by_its_bytes_without_marks_for_the_cache(
+    apart: tuple[str, str],
+) -> None:
+    mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    data = {"cache_control": {"type": "what a tool is asked for"}}
+    for parts in (
+        [{"type": "text", "text": "a"}, {"type": "text", "text": '"cache_control": {}'}],
+        [{"type": "tool_use", "id": "c", "name": "n", "input": data}],
+        [{"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "b"}]}],
+    ):
+        plain = {"role": "user", "content": parts}
+        marked = {"role": "user", "content": [*parts[:-1], {**parts[-1], **mark}]}
+        key = json.dumps(plain, separators=apart).encode()
+        assert unmarked_bytes(json.dumps(marked, separators=apart).encode()) == key
+        assert unmarked_bytes(key) is key
+        first = {"role": "user", "content": [{**mark, **parts[0]}, *parts[1:]]}
+        assert json.loads(unmarked_bytes(json.dumps(first).encode())) == plain
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_request_after_one_that_was_refused_shares_nothing_with_it(knows: bool) -> None:
+    talk, policy = TALKS["anthropic"], C.none().redact("email")
+    thought = {"type": "thinking", "thinking": "ask a@b.example", "signature": "c2ln"}
+    step = talk.step("call_1", "read", {"path": "x"}, "fine")
+    step[0]["content"] = [thought, *step[0]["content"]]
+    messages = [talk.user("Look."), *step, talk.say("It is fine."), talk.user("And now?")]
+    forget()
+    if knows:
+        with pytest.raises(ProtectionError):
+            weft.compact(talk.with_messages(talk.head, messages[:3]), policy)
+    compacted = weft.compact(talk.with_messages(talk.head, messages), policy)
+    assert compacted.expected.load.cached == 0
+    assert compacted.cost > 0
 
 
 _LEAD = '{"model":"gpt-5","messages":['

@@ -417,3 +417,23 @@ def test_features_are_what_patterns_count(text: str) -> None:
     clusters = re.findall(r"[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]{4,}", text)
     assert counted["letters_in_clusters"] == sum(len(run) - 3 for run in clusters)
     assert counted["gap_characters"] == sum(map(len, re.findall(_RUNS["gaps"], text)))
+
+
+def test_words_of_gemma_are_counted_as_its_tokenizer_counts_their_text() -> None:
+    import splintr
+
+    tokenizer = splintr.Tokenizer.from_pretrained("gemma3")
+    spaced = set[str]()
+    for token in range(tokenizer.vocab_size):
+        try:
+            text = tokenizer.decode_token(token)
+        except ValueError:  # a byte of a letter
+            continue
+        spaced |= {text} if re.search("[^ ] ", text) else set()
+    assert spaced == {"> </"}
+    chance, count = random.Random(3), counter_for("gemini-2.5-flash").count
+    pieces = [" ", "  ", "\n", "\t", "a", "The", "word", "é", "日本", "\u2581", "<b>", "</b>", ". "]
+    pieces += ["> </", ">", "</", "🙂", "\u00a0", "x" * 70, "0123", "--", '"key": ', "    return"]
+    for _ in range(600):
+        text = "".join(chance.choice(pieces) for _ in range(chance.randint(0, 60)))
+        assert count(text) == len(tokenizer.encode_ordinary(text)), repr(text)

@@ -55,13 +55,19 @@ from weft.declare.policy_parts import Auto, Redact
 from weft.declare.template import write_literally
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Dialect, facts_for, wire_name
-from weft.dialects.caching import MARKS
+from weft.dialects.caching import MARKS, without_marks
 from weft.dialects.facts import YARDSTICK
 from weft.dialects.legality import TurnJudge
 from weft.dialects.measure import Mark, Meter, TurnCost
 from weft.dialects.track import LoweringReport
 from weft.dialects.wire import ReadTool
-from weft.errors import DeclarationError, UsageError, WeftError
+from weft.errors import (
+    BudgetExceeded,
+    DeclarationError,
+    ProtectionError,
+    UsageError,
+    WeftError,
+)
 from weft.ir import Item, MediaBlock, ResultBlock, TextBlock, ToolDecl
 from weft.ir.block import RECALL
 from weft.misuse import explain_calls
@@ -224,7 +230,7 @@ class _Record(msgspec.Struct):
 
     `came` are the messages as they came, `messages` and `elements` those that went, and their
     bytes. The marks are what the request takes up to each of its messages, as they came and as they
-    went, and so are the two that know what is wrong with them.
+    went; the two that know what is wrong with them have read all of them.
     """
 
     edit: RequestEdit = RequestEdit()
@@ -280,7 +286,7 @@ class _Work:
 
     @cached_property
     def chains(self) -> list[bytes]:
-        return chain_hashes(self.body.keys, self._head_key)
+        return chain_hashes(self.body.bare, self._head_key)
 
     @cached_property
     def _lead(self) -> list[Json]:
@@ -413,14 +419,18 @@ class _Work:
         """Refuse a request that has what the policy keeps away, also where nothing was changed."""
         if self.policy.protections:
             protected: JsonObject = {**self.body.wire, self.dialect.traits.turns: self.messages}
-            self.seen.require_protected(self.seen.prompt, protected)
-            self.seen.require_cleared(protected)
+            try:
+                self.seen.require_protected(self.seen.prompt, protected)
+                self.seen.require_cleared(protected)
+            except ProtectionError:
+                _records.drop((self.chains[-1], self._policy_key))  # it is never sent
+                raise
 
     def _patch(self) -> None:
         """The messages with what changed, each with the index of the one that it was."""
         edit, earlier, start = self.edit, self._earlier, self._same_messages
-        order: list[int | Item] = [*earlier.order] if start else []
-        messages = earlier.messages[:] if start else []
+        order: list[int | Item] = [*earlier.order[: self._same_places]]
+        messages = earlier.messages[: self._same_places]
         added: dict[int, list[Item]] = {}
         for one in edit.insertions:
             added.setdefault(one.message, []).append(one.item)
@@ -441,19 +451,30 @@ class _Work:
 
     def _patch_message(self, index: int) -> Json:
         changes, drops = self.edit.changes.get(index, ()), self.edit.drops.get(index, ())
-        message = self.body.messages[index]
-        return self._patcher.patch_message(message, changes, drops) if changes or drops else message
+        message, key = self.body.messages[index], self.body.keys[index]
+        if not changes and not drops:
+            return message
+        return self._patcher.patch_message(message, key, changes, drops)
 
     @cached_property
     def _same_messages(self) -> int:
-        """How many messages went in the earlier request as they go now: all of it, or none."""
-        earlier, count = self._earlier, self._earlier.length
-        if not count or self.edit.stable < count:
-            return 0
-        # what stood at its end may stand elsewhere now, and callers may have changed theirs
-        at_end = any(one.message >= count for one in earlier.edit.insertions)
-        same = all(map(operator.is_, earlier.came, self.body.messages))
-        return count if same and not at_end else 0
+        """How many of the first messages came in the earlier request, too, and go as they did."""
+        earlier = self._earlier
+        # marks may have moved, and callers may have changed what is theirs
+        same = map(operator.is_, earlier.came, self.body.messages)
+        count = min(self.edit.stable, sum(takewhile(bool, same)))
+        # what stood after these may stand elsewhere now
+        inserted = any(one.message >= count for one in earlier.edit.insertions)
+        return 0 if inserted else count
+
+    @cached_property
+    def _same_places(self) -> int:
+        """How many messages these were when they went."""
+        order = self._earlier.order
+        places = len(order) if self._same_messages else 0
+        while places and _reaches(order[places - 1], self._same_messages):
+            places -= 1
+        return places
 
     @property
     def _adds_tool(self) -> bool:
@@ -496,7 +517,7 @@ class _Work:
     def _splice_messages(self, raw: bytes) -> bytes:
         """The bytes of the messages; one that changed as before is not written again."""
         edit, body = self.edit, self.body
-        elements = self._earlier.elements[:] if self._same_messages else []
+        elements = self._earlier.elements[: self._same_places]
         for at in range(len(elements), len(self.messages)):
             source, message = self.sources[at], self.messages[at]
             if source is None:
@@ -505,12 +526,13 @@ class _Work:
                 elements.append(body.keys[source])
             else:
                 changes = edit.changes.get(source, ())
+                key = body.keys[source]
                 first = changes[0] if changes and source not in edit.drops else None
-                spliced = first.spliced if first is not None else None
-                if spliced is None:
-                    spliced = splice(body.keys[source], body.messages[source], message)
+                known, spliced = first.spliced if first is not None else (b"", b"")
+                if known != key:
+                    spliced = splice(key, body.messages[source], message)
                 if first is not None:
-                    first.spliced = spliced
+                    first.spliced = key, spliced
                 elements.append(spliced)
         self.record.elements = elements
         if edit.insertions:
@@ -529,19 +551,18 @@ class _Work:
 
         Only messages are looked at: the tool was, before it was offered.
         """
-        turns, record = self.dialect.traits.turns, self.record
-        earlier = self._earlier if self._same_messages else _Record()
-        record.judge_before = self._fork_judge(earlier.judge_before)
-        record.judge_after = self._fork_judge(earlier.judge_after)
+        turns, record, earlier = self.dialect.traits.turns, self.record, self._earlier
+        record.judge_before = self._fork_judge(earlier.judge_before, self._same_messages)
+        record.judge_after = self._fork_judge(earlier.judge_after, self._same_places)
         now: JsonObject = {**self.wire, turns: self.messages}
         # both, so that both have read what there is to read
         before = record.judge_before.read(self.body.wire)
         return tuple(sorted(record.judge_after.read(now) - before))
 
-    def _fork_judge(self, judge: TurnJudge | None) -> TurnJudge:
-        if judge is not None:
-            return judge.fork()
-        return TurnJudge(self.dialect, self.body.wire, self.model)
+    def _fork_judge(self, judge: TurnJudge | None, same: int) -> TurnJudge:
+        """A judge who has read some of the first messages, which are the `same` as before."""
+        fork = judge.fork(same) if judge is not None else None
+        return TurnJudge(self.dialect, self.body.wire, self.model) if fork is None else fork
 
     def _undo(self, problems: tuple[str, ...]) -> None:
         """Let the request be as it came: a provider would refuse it as it is."""
@@ -611,7 +632,11 @@ class _Work:
     def _cost_of_message(self, index: int) -> TurnCost:
         """What a message takes as it came."""
         key = (self.chains[index], self.model)
-        return _turn_costs.read(key, partial(self._meter.turn, self.body.messages[index]))
+        return _turn_costs.read(key, partial(self._measure, self.body.messages[index]))
+
+    def _measure(self, message: Json) -> TurnCost:
+        # marks move on, and are nothing that a model reads
+        return self._meter.turn(without_marks(message))
 
     @cached_property
     def answered(self) -> int:
@@ -639,7 +664,7 @@ class _Work:
             if source is not None and message is self.body.messages[source]:
                 cost = self._cost_of_message(source)
             else:
-                cost = meter.turn(message)
+                cost = self._measure(message)
             marks.append(meter.step(marks[-1], cost))
         self.record.marks_after = marks
         return marks
@@ -655,24 +680,28 @@ class _Work:
         if self.policy == _EVERYTHING or not self.answered:
             return self.shared_before
         previous = self._previous
-        if previous.adds_tool is not self._adds_tool:
+        if not previous.order or previous.adds_tool is not self._adds_tool:
             return 0  # tools stand before all messages
         common = count_common(self.edit, self.order, previous.edit, previous.order)
         return self._head_after + self._marks_after[common].total
 
     @cached_property
     def _previous(self) -> "_Record":
-        """What was done to the request that led to the last answer."""
+        """What was done to the request that led to the last answer; nothing if it was refused."""
         end = self.answered
         known = _records.get((self.chains[end - 1], self._policy_key))
         if known is not None and known.length == end:
             return known
         messages = self.body.messages[:end]
         wire: JsonObject = {**self.body.wire, self.dialect.traits.turns: messages}
+        keys, bare = self.body.keys[:end], self.body.bare[:end]
         body = self.body._replace(
-            request=wire, wire=wire, messages=messages, keys=self.body.keys[:end], raw=None
+            request=wire, wire=wire, messages=messages, keys=keys, bare=bare, raw=None
         )
-        return _Work(body, self.asked, self.model).record
+        try:
+            return _Work(body, self.asked, self.model).record
+        except (BudgetExceeded, ProtectionError):
+            return _Record()
 
     def cost_of(self, tokens: int, shared: int) -> float:
         """What a request costs, by what is read again of it."""
@@ -827,6 +856,10 @@ def _add_tool(dialect: Dialect, tools: Json, declared: JsonObject) -> list[Json]
     return [*(tools if isinstance(tools, list) else ()), *added]
 
 
+def _reaches(place: int | Item, message: int) -> bool:
+    return isinstance(place, int) and place >= message
+
+
 def _is_system(message: Json) -> bool:
     return isinstance(message, dict) and message.get("role") in ("system", "developer")
 
@@ -864,6 +897,11 @@ class _RecentResults(Generic[Value]):
             while len(self._known) > self._most:
                 self._known.pop(next(iter(self._known)))
         return value
+
+    def drop(self, key: object) -> None:
+        """Forget one value, if it is known."""
+        with self._lock:
+            self._known.pop(key, None)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -28,14 +28,17 @@ PatchedField: TypeAlias = "tuple[Path, Json]"
 
 
 class PartChange(msgspec.Struct):
-    """A part that says something else now, and by which fields of its message."""
+    """A part that says something else now.
+
+    By the bytes of its message, in which marks for the cache may have moved since, it knows the
+    fields by which it does, and the bytes after them where it is the first change of the message.
+    """
 
     path: Path
     before: Block
     after: Block
-    fields: tuple[PatchedField, ...] | None = None
-    spliced: bytes | None = None
-    """The bytes of its message, where this is the first change of it."""
+    fields: tuple[bytes, tuple[PatchedField, ...]] = (b"", ())
+    spliced: tuple[bytes, bytes] = (b"", b"")
 
     @property
     def words(self) -> tuple[Path, str]:
@@ -277,14 +280,19 @@ class Patcher:
         self.model = model
 
     def patch_message(
-        self, message: Json, changes: Sequence[PartChange], drops: Sequence[Path]
+        self, message: Json, key: bytes, changes: Sequence[PartChange], drops: Sequence[Path]
     ) -> Json:
-        """The message with its changes and without what is dropped; None where all of it goes."""
+        """The message with its changes and without what is dropped; None where all of it goes.
+
+        `key` are its bytes.
+        """
         patched = message
         for change in changes:
-            if change.fields is None:
-                change.fields = (*self._fields(message, change),)
-            for path, value in change.fields:
+            known, fields = change.fields
+            if known != key:
+                fields = (*self._fields(message, change),)
+                change.fields = key, fields
+            for path, value in fields:
                 patched = _put(patched, path, value)
         return _without(patched, drops) if drops else patched
 

@@ -17,9 +17,16 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from weft.compaction.splicing import split_list, split_object
+from weft.compaction.splicing import (
+    Unlike,
+    join_elements,
+    replace_fields,
+    split_list,
+    split_object,
+)
 from weft.content import Content, Part, require_content
 from weft.dialects import DIALECTS, Dialect, dialect_of
+from weft.dialects.caching import MARKS
 from weft.dialects.wire import ReadPart, ReadTurn, objects_in
 from weft.digest.acts import are_remarks
 from weft.errors import SessionError, UsageError, describe_kind
@@ -44,7 +51,8 @@ Request: TypeAlias = "JsonObject | list[JsonObject] | bytes | str"
 class RequestBody(NamedTuple):
     """A request as it came, and its messages one by one.
 
-    `keys` are the bytes of each message, by which it is known again. `raw` is the JSON where it
+    `keys` are the bytes of each message. `bare` are the same without marks for the cache, which
+    move on from request to request: by them a message is known again. `raw` is the JSON where it
     came as such, with the bytes of its `fields`, and `is_list` says that only messages came.
     """
 
@@ -53,6 +61,7 @@ class RequestBody(NamedTuple):
     dialect: Dialect
     messages: list[Json]
     keys: list[bytes]
+    bare: list[bytes]
     raw: bytes | None
     is_list: bool
     fields: Mapping[str, msgspec.Raw]
@@ -82,23 +91,29 @@ def read_body(request: Request, dialect: str | None) -> RequestBody:
         )
     if raw is not None and split is not None:
         turns = target.traits.turns
-        keys, messages = split.keys.get(turns, []), wire.get(turns)
-        if isinstance(messages, list) and len(keys) == len(messages):
-            return RequestBody(request, wire, target, messages, keys, raw, False, split.fields)
+        spans, messages = split.messages.get(turns), wire.get(turns)
+        if spans is not None and isinstance(messages, list):
+            keys, bare = spans
+            return RequestBody(
+                request, wire, target, messages, keys, bare, raw, False, split.fields
+            )
     return take_apart(request, wire, target, raw, is_list=isinstance(value, list))
 
 
 class _SplitBody(NamedTuple):
-    """A JSON object whose lists of messages were read one by one, with the bytes of each."""
+    """A JSON object whose lists of messages were read one by one.
+
+    `messages` has the bytes of each, as they came and without marks.
+    """
 
     wire: JsonObject
     fields: dict[str, msgspec.Raw]
-    keys: dict[str, list[bytes]]
+    messages: dict[str, tuple[list[bytes], list[bytes]]]
 
 
 def _split_body(raw: bytes) -> _SplitBody | None:
     """A request of which only new messages are decoded; None for what is not usual JSON."""
-    lists = DIALECTS.fields()
+    lists = DIALECTS.turn_fields()
     try:
         grown = _bodies.find_grown(raw, lists)
     except (ValueError, RecursionError):
@@ -107,7 +122,7 @@ def _split_body(raw: bytes) -> _SplitBody | None:
         return grown
     try:
         wire: JsonObject = {}
-        keys: dict[str, list[bytes]] = {}
+        split: dict[str, tuple[list[bytes], list[bytes]]] = {}
         fields = split_object(raw)
         for name, value in fields.items():
             if name not in lists or bytes(memoryview(value)[:1]) != b"[":
@@ -115,18 +130,21 @@ def _split_body(raw: bytes) -> _SplitBody | None:
                 continue
             listed = split_list(value)
             known = _messages.find(listed)
+            fresh = listed[len(known) :]
             messages = [one.message for one in known]
-            messages += [cast("Json", msgspec.json.decode(one)) for one in listed[len(known) :]]
+            messages += [cast("Json", msgspec.json.decode(one)) for one in fresh]
             # the same bytes again: to compare them later takes no time
-            keys[name] = [*(one.key for one in known), *listed[len(known) :]]
+            keys = [*(one.key for one in known), *fresh]
+            split[name] = keys, [*(one.bare for one in known), *map(unmarked_bytes, fresh)]
             wire[name] = messages
-        if len(keys) == 1:
-            ((turns, elements),) = keys.items()
-            _messages.keep(elements, [*map(_Message, elements, cast("list[Json]", wire[turns]))])
-            _bodies.keep(raw, wire, fields, turns, elements)
+        if len(split) == 1:
+            ((turns, (keys, bare)),) = split.items()
+            messages = cast("list[Json]", wire[turns])
+            _messages.keep(keys, [*map(_Message, keys, messages, bare)])
+            _bodies.keep(raw, wire, fields, turns, keys, bare)
     except (ValueError, RecursionError):
         return None
-    return _SplitBody(wire, fields, keys)
+    return _SplitBody(wire, fields, split)
 
 
 class _ReadBody(NamedTuple):
@@ -138,6 +156,7 @@ class _ReadBody(NamedTuple):
     start: int
     ends: list[int]
     keys: list[bytes]
+    bare: list[bytes]
     messages: list[Json]
 
 
@@ -183,6 +202,7 @@ class _RecentBodies:
             return None  # messages of two kinds
         fresh = listed[1:]
         keys, ends = [*known.keys[:count], *fresh], known.ends[:count]
+        bare = [*known.bare[:count], *map(unmarked_bytes, fresh)]
         if not _add_ends(raw, ends, fresh):
             return None
         messages = known.messages[:count]
@@ -194,8 +214,9 @@ class _RecentBodies:
         every[known.turns] = msgspec.Raw(raw[known.start : raw.index(b"]", ends[-1]) + 1])
         every.update(fields)
         before = known if count == len(known.ends) else None
-        self._add(known._replace(raw=raw, ends=ends, keys=keys, messages=messages), before)
-        return _SplitBody(wire, every, {known.turns: keys})
+        grown = known._replace(raw=raw, ends=ends, keys=keys, bare=bare, messages=messages)
+        self._add(grown, before)
+        return _SplitBody(wire, every, {known.turns: (keys, bare)})
 
     def keep(
         self,
@@ -204,6 +225,7 @@ class _RecentBodies:
         fields: Mapping[str, msgspec.Raw],
         turns: str,
         keys: list[bytes],
+        bare: list[bytes],
     ) -> None:
         """Remember a request that was read, of which `turns` are the messages."""
         names = [*fields]
@@ -216,7 +238,8 @@ class _RecentBodies:
         ends = [place.end()]
         if _add_ends(raw, ends, keys):
             messages = cast("list[Json]", wire[turns])
-            self._add(_ReadBody(raw, lead, turns, ends[0] - 1, ends[1:], keys, messages), None)
+            body = _ReadBody(raw, lead, turns, ends[0] - 1, ends[1:], keys, bare, messages)
+            self._add(body, None)
 
     def _add(self, body: _ReadBody, before: _ReadBody | None) -> None:
         with self._lock:
@@ -279,7 +302,34 @@ def take_apart(
             keys = None
     if keys is None or len(keys) != len(messages):  # what only Python reads has no bytes of its own
         raw, keys = None, _encode_all(messages)
-    return RequestBody(request, wire, dialect, messages, keys, raw, is_list, fields)
+    bare = [*map(unmarked_bytes, keys)]
+    return RequestBody(request, wire, dialect, messages, keys, bare, raw, is_list, fields)
+
+
+def unmarked_bytes(key: bytes) -> bytes:
+    """The bytes of a message without the marks for the cache at the parts of its content."""
+    if not any(mark in key for mark in _QUOTED_MARKS):
+        return key
+    try:
+        fields = split_object(key)
+        content = bytes(fields.get("content", b""))
+        listed = split_list(content)
+        elements = [_unmarked_part(one) for one in listed]
+        if elements == listed:
+            return key
+        return replace_fields(key, {"content": join_elements(content, listed, elements)})
+    except (ValueError, Unlike):  # a text, or a field that stands there twice
+        return key
+
+
+def _unmarked_part(part: bytes) -> bytes:
+    if not part.startswith(b"{") or not any(mark in part for mark in _QUOTED_MARKS):
+        return part
+    gone = split_object(part).keys() & MARKS
+    return replace_fields(part, {}, gone) if gone else part
+
+
+_QUOTED_MARKS = [f'"{mark}"'.encode() for mark in MARKS]
 
 
 def _decode(raw: bytes) -> object:
@@ -596,10 +646,11 @@ class MessageCache(Generic[Value]):
 
 
 class _Message(NamedTuple):
-    """A message and its bytes."""
+    """A message, its bytes, and those without marks."""
 
     key: bytes
     message: Json
+    bare: bytes
 
 
 _messages: MessageCache[_Message] = MessageCache()
@@ -644,10 +695,10 @@ class Histories:
                 continue
             if known.history.length == len(body.messages):
                 return known.history
-            grown = reader.extend(known.history, _own_copies(body, known.history.length))
+            grown = reader.extend(known.history, copy_bare(body, known.history.length))
             if grown is not None:
                 return self._keep(chains, grown, body)
-        history = reader.extend(ReadHistory(), _own_copies(body, 0))
+        history = reader.extend(ReadHistory(), copy_bare(body, 0))
         assert history is not None  # an empty history has no last event
         return self._keep(chains, history, body)
 
@@ -690,11 +741,11 @@ def chain_hashes(keys: list[bytes], start: bytes) -> list[bytes]:
 _chains: MessageCache[bytes] = MessageCache()
 
 
-def _own_copies(body: RequestBody, start: int) -> list[Json]:
-    """The messages, from `start` on as copies: the caller may change his later."""
-    messages = body.messages[:start]
-    if body.raw is not None:  # nobody else has what was decoded here
-        return body.messages
-    for key in body.keys[start:]:
-        messages.append(cast("Json", _decode(key)))
+def copy_bare(body: RequestBody, start: int) -> list[Json]:
+    """The messages, from `start` on without marks, as copies: the caller may change his later."""
+    messages = body.messages[:]
+    for at in range(start, len(messages)):
+        # nobody else has what was decoded here
+        if body.raw is None or body.bare[at] is not body.keys[at]:
+            messages[at] = cast("Json", _decode(body.bare[at]))
     return messages

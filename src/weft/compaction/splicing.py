@@ -60,27 +60,29 @@ def replace_fields(
 ) -> bytes:
     """A JSON object with other values; what is new in it comes last."""
     fields = split_object(raw) if fields is None else fields
-    if gone:
-        rest = {key: values.get(key, bytes(one)) for key, one in fields.items() if key not in gone}
-        pairs = (encode(key) + b":" + value for key, value in (rest | dict(values)).items())
-        return b"{" + b",".join(pairs) + b"}"
     pieces: list[bytes] = []
-    at, done = raw.index(b"{") + 1, 0
+    at = begun = raw.index(b"{") + 1
+    done, stays = 0, False
     for key, value in fields.items():
         match = _FIELD.match(raw, at)
         if match is None or msgspec.json.decode(match[1]) != key:
             raise Unlike
         start = match.end()
-        at = start + len(memoryview(value))
-        if key in values:
-            pieces += (raw[done:start], values[key])
-            done = at
+        end = at = start + len(memoryview(value))
         comma = _COMMA.match(raw, at)
         at = comma.end() if comma is not None else at
+        if key in gone:  # with the comma before it, or where none is before it, the one after it
+            pieces.append(raw[done:begun])
+            done = end if stays else at
+        elif key in values:
+            pieces += (raw[done:start], values[key])
+            done = end
+        stays = stays or key not in gone
+        begun = end if stays else at
     added = [encode(key) + b":" + one for key, one in values.items() if key not in fields]
     if added:
         end = raw.rindex(b"}")
-        pieces += (raw[done:end], b"," if fields else b"", b",".join(added))
+        pieces += (raw[done:end], b"," if stays else b"", b",".join(added))
         done = end
     return b"".join((*pieces, raw[done:]))
 

@@ -483,8 +483,10 @@ class ListedDialect(NamedTuple):
     """The module whose `DIALECT` it is, and where its requests have what all requests have."""
 
     module: str
-    fields: tuple[str, ...]
-    """The fields of its system text, its turns and the answer's schema."""
+    turns: str
+    """The field of its turns."""
+    beside: tuple[str, ...]
+    """The fields of its system text and of the answer's schema."""
 
 
 class Dialects(Mapping[str, "Dialect"]):
@@ -512,12 +514,18 @@ class Dialects(Mapping[str, "Dialect"]):
 
     def fields(self) -> frozenset[str]:
         """The fields by which requests of the dialects are told apart; no file is loaded."""
-        return frozenset(field for one in self._listed.values() for field in one.fields)
+        return self.turn_fields().union(*(one.beside for one in self._listed.values()))
+
+    def turn_fields(self) -> frozenset[str]:
+        """The fields in which requests of the dialects have their turns; no file is loaded."""
+        return frozenset(one.turns for one in self._listed.values())
 
     def register(self, dialect: "Dialect") -> None:
         """Add a dialect of one's own, or take the place of the one with its name."""
         name = dialect.traits.name
-        self._listed[name] = ListedDialect(type(dialect).__module__, dialect.own_fields())
+        turns = dialect.traits.turns
+        beside = tuple(field for field in dialect.own_fields() if field != turns)
+        self._listed[name] = ListedDialect(type(dialect).__module__, turns, beside)
         self._loaded[name] = dialect
 
     def forget(self, name: str) -> None:
@@ -528,14 +536,14 @@ class Dialects(Mapping[str, "Dialect"]):
 DIALECTS = Dialects(
     {
         "gemini": ListedDialect(
-            "weft.dialects.gemini", ("systemInstruction", "contents", "generationConfig")
+            "weft.dialects.gemini", "contents", ("systemInstruction", "generationConfig")
         ),
         "anthropic": ListedDialect(
-            "weft.dialects.anthropic", ("system", "messages", "output_config")
+            "weft.dialects.anthropic", "messages", ("system", "output_config")
         ),
-        "openai-chat": ListedDialect("weft.dialects.openai_chat", ("messages", "response_format")),
+        "openai-chat": ListedDialect("weft.dialects.openai_chat", "messages", ("response_format",)),
         "openai-responses": ListedDialect(
-            "weft.dialects.openai_responses", ("instructions", "input", "text")
+            "weft.dialects.openai_responses", "input", ("instructions", "text")
         ),
     }
 )

@@ -527,18 +527,33 @@ def refusals_of(dialect: "Dialect", wire: JsonObject, model: str = "") -> tuple[
 
 
 class TurnJudge:
-    """What would be refused of a conversation that grows, in words; each turn is read once."""
+    """What would be refused of a conversation that grows, in words; each turn is read once.
+
+    Of the last turns some may change when it grows: marks for the cache move on. So it keeps what
+    it knew before these.
+    """
+
+    NEWEST = 6
+    """How many turns may change."""
 
     def __init__(self, dialect: "Dialect", wire: JsonObject, model: str) -> None:
         self._dialect = dialect
         self._rules = dialect.turn_rules(model_name(wire, model))
         self._turns: list[Json] = []
         self._problems: set[str] = set()
+        self._before: TurnJudge | None = None
+        """The same before the newest turns."""
 
-    def fork(self) -> "TurnJudge":
-        """A copy to read on with, which leaves this one as it is."""
+    def fork(self, length: int) -> "TurnJudge | None":
+        """A copy to read on with, which has read at most this many turns; None for none of them."""
+        if length < len(self._turns):
+            return self._before.fork(length) if self._before is not None else None
         judge = TurnJudge.__new__(TurnJudge)
-        judge._dialect, judge._rules = self._dialect, self._rules.fork()
+        judge._dialect, judge._rules, judge._before = (
+            self._dialect,
+            self._rules.fork(),
+            self._before,
+        )
         judge._turns, judge._problems = self._turns[:], set(self._problems)
         return judge
 
@@ -548,7 +563,11 @@ class TurnJudge:
         turns = wire.get(key)
         listed = turns if isinstance(turns, list) else []
         fresh = self._dialect.spell({key: listed[len(self._turns) :]})[key]
+        newest = max(len(self._turns), len(listed) - self.NEWEST)
         for index, turn in enumerate(fresh if isinstance(fresh, list) else (), len(self._turns)):
+            if index == newest:
+                self._before = None
+                self._before = self.fork(index)
             if isinstance(turn, dict):
                 self._problems |= {one.message for one in read(turn, f"/{key}/{index}")}
             self._turns.append(turn)

@@ -40,19 +40,20 @@ _PROMPT = late_pattern(r"\n([\w.@:~/-]{0,80}[$#])\Z")
 def find_action(text: str) -> str:
     """What the words of an agent end with that is to be run; nothing if they only speak."""
     tail = text[-_LETTERS:].rstrip()
-    match = _TAGGED.search(tail)
-    if match is not None:
-        return match[2].strip()
-    tail = _AFTER.sub("", tail)
+    if tail.endswith(">"):  # else no tag stands there, which takes a while to find out
+        match = _TAGGED.search(tail)
+        if match is not None:
+            return match[2].strip()
+        tail = _AFTER.sub("", tail)
     if tail.endswith("```"):
         before, _, block = tail[:-3].rpartition("```")
         # the language stands after the first mark
         lines = block.partition("\n")[2] if "\n" in block else block
         return lines.strip() if before.endswith("\n") or not before else ""
-    match = _SAID.search(tail)
+    match = _SAID.search(tail) if "Action" in tail or "Code" in tail else None
     if match is not None:
         return _INPUT.sub(" ", match[1]).strip()
-    match = _PASSED.search(tail)
+    match = _PASSED.search(tail) if tail.endswith(("}", "]", ")")) else None
     return match[1].strip() if match is not None else ""
 
 

@@ -69,6 +69,7 @@ from weft.passes.notes import (
     StepRole,
     StepSummary,
     merge_notes,
+    result_names,
     result_texts,
     said_texts,
     summarize_step,
@@ -560,7 +561,7 @@ class _Folds:
         self.read += 1
         if any(map(_is_bound, item.blocks)):
             self._thought = index
-        names = [name for text in result_texts(item) for name in telling_names(text)]
+        names = [name for text in result_texts(item) for name in result_names(text)]
         if is_spoken(item) and (not item.invocation or item.invocation != self._invocation):
             self._turn, self._invocation = index, item.invocation
         command, self._action = self._action, _action_of(item)
@@ -586,7 +587,7 @@ class _Folds:
             self._files_shown[index] = frozenset(files)
             for name in files:
                 self._reads[name] = (*self._reads.get(name, ()), index)[-_MOST_READS:]
-        elif any(_EDITS.search(text) for text in said_texts(item.blocks)):
+        elif files and any(_EDITS.search(text) for text in said_texts(item.blocks)):
             for name in files:
                 for one in self._reads.get(name, ()):
                     if one in self._files_shown:

@@ -94,11 +94,17 @@ def summarize_step(item: Item, agent: str, role: StepRole = "") -> StepSummary:
     return StepSummary(line, telling_names(line), [*map(_read_names, result_texts(item))])
 
 
+@lru_cache(1_024)  # folds ask when a result is new, and notes when it goes
+def result_names(text: str) -> Sequence[str]:
+    """The names in a result."""
+    return telling_names(text)
+
+
 @lru_cache(1_024)  # other policies read the same results
 def _read_names(text: str) -> ResultNames:
     # the numbers at the lines of a window would be nothing but a count
     values = short_values_in(text) if window_of(text) is None else []
-    names = [*filter(None, map(_worth_telling, telling_names(text)))]
+    names = [*filter(None, map(_worth_telling, result_names(text)))]
     return ResultNames(len(text) * _SHARE, names, values[:_VALUES])
 
 
@@ -114,7 +120,7 @@ def write_note(
     size = len(lines[0])
     for step in steps:
         note_names.update(step.line_names)
-        names = [*_new_names(step, known, note_names)]
+        names = _new_names(step, known, note_names)
         lines.append(f"{step.line} -> {' '.join(names)}" if names else step.line)
         size += 1 + len(lines[-1])
         if size > most:
@@ -222,8 +228,12 @@ def _error_text(response: dict[str, Json]) -> str:
     return error if isinstance(error, str) else compact(error)
 
 
-def _new_names(step: StepSummary, known: Container[str], note_names: set[str]) -> Iterator[str]:
-    """The names and short values in the results of a step that no note has yet, within a share."""
+def _new_names(step: StepSummary, known: Container[str], note_names: set[str]) -> list[str]:
+    """The names and short values in the results of a step that no note has yet, within a share.
+
+    They are added to the names of the note.
+    """
+    fresh: list[str] = []
     for result in step.results:
         room = result.room
         for name in result.names:
@@ -233,11 +243,12 @@ def _new_names(step: StepSummary, known: Container[str], note_names: set[str]) -
             if room < 0:
                 break
             note_names.add(name)
-            yield name
+            fresh.append(name)
         for value in result.values if room > 0 else ():
             if value not in known and value not in note_names:
                 note_names.add(value)
-                yield value
+                fresh.append(value)
+    return fresh
 
 
 # A step stands in several notes before one of them is taken, so what it tells is remembered.

@@ -90,6 +90,7 @@ def ask(url: str, request: dict[str, Any]) -> list[Any]:
             raw += piece
             if b"message_stop" in raw:
                 break
+    assert answer.status_code == 200, raw
     assert b"recall" not in raw
     return list(dict[str, Any](body_of(raw.decode(), ANTHROPIC.name))["content"])
 
