@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from google.genai import types as genai
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
@@ -131,6 +130,8 @@ def test_an_event_as_adk_writes_it_is_read() -> None:
 def test_the_official_sdk_reads_our_content(part: Part) -> None:
     event = make_event("bot", part, inv="i")
     content = json.loads(event.to_json())["content"]
+    from google.genai import types as genai
+
     read = genai.Content.model_validate(content)
     assert read.parts is not None
     back = read.model_dump(mode="json", by_alias=True, exclude_none=True)
