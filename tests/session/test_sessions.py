@@ -33,7 +33,7 @@ from weft.content import (
 from weft.errors import SessionError
 from weft.session import apply_delta, read_session, scope_of
 from weft.session.event import read_event, without_temp
-from weft.session.log import stored
+from weft.session.log import without_temp_delta
 from weft.session.lookback import LogFacts
 from weft.session.strand import Strand
 from weft.values import MAX_BITS, MAX_DEPTH, Json, JsonObject, is_json, require_json
@@ -164,7 +164,7 @@ def test_S3_earlier_states_are_the_same_once_it_is_read_back(
     for at in range(len(events) + 1):
         assert again.before(at).state == without_temp(session.before(at).state)
     assert again.state == without_temp(session.state)
-    assert again.events == [stored(event) for event in events]
+    assert again.events == [without_temp_delta(event) for event in events]
     assert again.to_json() == session.to_json()
 
 
