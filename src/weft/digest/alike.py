@@ -12,7 +12,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from operator import eq
 from typing import NamedTuple
 
 from weft.late import late_pattern
@@ -341,12 +340,10 @@ def _cluster_forms(forms: Sequence[_LineForm]) -> list[list[_LineForm]]:
     compared = max(4, min(_COMPARED, 40_000 // len(forms)))
     for form in forms if len(forms) > 1 else ():
         plain = [place for place, word in enumerate(form.words) if _is_plain(word)]
-        words = [form.words[place] for place in plain]
         home: list[_LineForm] | None = None
         for cluster in reversed(clusters[-compared:]):
             first = cluster[0].words
-            # this runs for each pair of lines: all of it in C
-            same = sum(map(eq, map(first.__getitem__, plain), words))
+            same = sum(first[place] == form.words[place] for place in plain)
             if same >= _ALIKE * len(plain):
                 home = cluster
                 break
