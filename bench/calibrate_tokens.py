@@ -87,7 +87,7 @@ class Shape:
 
     @cached_property
     def uncounted(self) -> tuple[str, ...]:
-        return dialect_named(self.dialect).meter(self.model).uncounted(self.wire)
+        return dialect_named(self.dialect).meter(self.model).list_uncounted(self.wire)
 
 
 def read(path: Path, *, half: int | None = None, everything: bool = False) -> Iterator[Shape]:

@@ -629,7 +629,7 @@ def notes_in(metadata: JsonObject | None) -> JsonObject:
     return stored if isinstance(stored, dict) else {}
 
 
-def untrusted(content: Content) -> Content:
+def distrust(content: Content) -> Content:
     """The content as it counts where nobody knows that Weft wrote it.
 
     What stands under `partMetadata.weft` steers what is sent: a provider's own JSON goes to it

@@ -358,7 +358,7 @@ def list_in(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
-def expected(schema: JsonObject, *, limit: int = 200) -> str:
+def describe_expected(schema: JsonObject, *, limit: int = 200) -> str:
     """What the schema asks for, in a few words."""
     named = definitions(schema)
 

@@ -24,7 +24,7 @@ from weft.errors import DeclarationError, SchemaError
 from weft.jsonschema import (
     MAX_DEPTH,
     deeper_than,
-    expected,
+    describe_expected,
     hoist,
     plain,
     tidy,
@@ -169,7 +169,9 @@ def validate_arguments(signature: Signature | Function, args: JsonObject) -> dic
             except SchemaError:
                 problems += problems_of(param.type, args[param.name], param.name)
         elif param.required:
-            problems.append(f"`{param.name}` is missing, expected {expected(param.schema)}")
+            problems.append(
+                f"`{param.name}` is missing, expected {describe_expected(param.schema)}"
+            )
         elif param.default is not msgspec.UNSET:
             result[param.name] = param.default
     for name in (name for name in args if name not in names):
@@ -217,7 +219,7 @@ def _problem(error: "ValidationError") -> str:
 
 
 def _describe_field(name: str, declared: JsonObject, *, required: bool) -> str:
-    return f"{name} ({expected(declared)}{', required' if required else ''})"
+    return f"{name} ({describe_expected(declared)}{', required' if required else ''})"
 
 
 def validate_value(tp: object, value: Json, *, where: str) -> object:
@@ -236,7 +238,9 @@ def validate_value(tp: object, value: Json, *, where: str) -> object:
     try:
         return convert(tp, value)
     except SchemaError:
-        _refuse(problems_of(tp, value, ""), where=where, hint=f"expected {expected(schema)}")
+        _refuse(
+            problems_of(tp, value, ""), where=where, hint=f"expected {describe_expected(schema)}"
+        )
 
 
 def _refuse_unreadable(value: Json, *, where: str) -> None:

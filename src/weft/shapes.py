@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_args, get_origin
 import msgspec
 
 from weft.errors import DeclarationError, SchemaError
-from weft.jsonschema import expected, map_children, plain, shorten, tidy
+from weft.jsonschema import describe_expected, map_children, plain, shorten, tidy
 from weft.late import late_pattern
 from weft.values import Json, JsonObject, compact
 
@@ -368,7 +368,7 @@ def _pydantic_problems(tp: object, value: Json, path: str) -> list[str]:
 
 
 def _words(tp: object) -> str:
-    return expected(tidy(generate(tp, "")))
+    return describe_expected(tidy(generate(tp, "")))
 
 
 def _lower(text: str) -> str:

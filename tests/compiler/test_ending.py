@@ -144,7 +144,7 @@ def test_the_last_step_reads_what_the_one_before_kept_and_keeps_no_more() -> Non
 
 def test_a_request_after_one_that_was_taken_for_the_last_still_finds_the_head() -> None:
     second = compiled(SORTER, chat(20.0))
-    head = second.scale.fixed(second.lowered())
+    head = second.scale.count_fixed(second.lowered())
     assert 0 < second.cached.cached <= head
 
 

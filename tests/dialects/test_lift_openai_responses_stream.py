@@ -1,5 +1,6 @@
 """Streams of OpenAI Responses: events that add up to the answer that would have come whole."""
 
+from functools import cache
 from typing import cast
 
 import pytest
@@ -20,13 +21,20 @@ from weft.dialects import stream_of
 from weft.errors import ModelError
 from weft.values import Json, JsonObject
 
-ANSWER = body(
-    {**THOUGHT, "summary": [{"type": "summary_text", "text": words} for words in ("Hm.", "Ah.")]},
-    SEARCH,
-    message(text("Grüße, 🌍"), text(" und mehr")),
-    BARE,
-    call(),
-)
+
+@cache
+def full_answer() -> JsonObject:
+    """An answer with one item of every kind."""
+    return body(
+        {
+            **THOUGHT,
+            "summary": [{"type": "summary_text", "text": words} for words in ("Hm.", "Ah.")],
+        },
+        SEARCH,
+        message(text("Grüße, 🌍"), text(" und mehr")),
+        BARE,
+        call(),
+    )
 
 
 def event(kind: str, **fields: Json) -> Told:
@@ -77,15 +85,15 @@ def _thirds(words: str) -> list[str]:
 
 
 def test_text_and_thoughts_are_shown_as_they_come() -> None:
-    found = read(NAME, [stream(streamed(ANSWER))])
-    assert found.body == ANSWER
+    found = read(NAME, [stream(streamed(full_answer()))])
+    assert found.body == full_answer()
     assert found.text == found.response.text == "Grüße, 🌍 und mehr"
     assert found.thoughts == "Hm.\n\nAh."
     assert all(shown.partial for shown in found.shown)
 
 
 def test_however_the_bytes_are_cut_the_answer_is_the_same() -> None:
-    data = stream(streamed(ANSWER), newline="\r\n")
+    data = stream(streamed(full_answer()), newline="\r\n")
     whole = read(NAME, [data])
     assert read(NAME, byte_by_byte(data)) == whole
     for seed in range(100):
@@ -100,13 +108,13 @@ def test_the_body_is_what_the_providers_own_client_puts_together() -> None:
     events: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
     state: ResponseStreamState[object] = ResponseStreamState(input_tools=omit, text_format=omit)
     theirs: JsonObject = {}
-    for _, data in streamed(ANSWER):
+    for _, data in streamed(full_answer()):
         if data["type"] != "keepalive":
             for made in state.handle_event(events.validate_python(data)):
                 if made.type == "response.completed":
                     theirs = made.response.model_dump(mode="json", exclude_unset=True)
     found = [_plain(item) for item in cast("list[JsonObject]", theirs["output"])]
-    ours = read(NAME, [stream(streamed(ANSWER))]).body["output"]
+    ours = read(NAME, [stream(streamed(full_answer()))]).body["output"]
     assert found == ours
 
 
@@ -119,20 +127,20 @@ def _plain(item: JsonObject) -> JsonObject:
 
 
 def test_the_finished_item_counts_and_not_the_bodys() -> None:
-    events = streamed(ANSWER)
+    events = streamed(full_answer())
     stale: list[Json] = [{**BARE, "encrypted_content": "c3RhbGU="}]
-    last = event("response.completed", response={**ANSWER, "output": stale})
+    last = event("response.completed", response={**full_answer(), "output": stale})
     assert read(NAME, [stream([*events[:-1], last])]).body["output"] == [BARE]
 
 
 def test_a_body_without_items_gets_the_finished_ones() -> None:
-    last = event("response.completed", response={**ANSWER, "output": []})
-    assert read(NAME, [stream([*streamed(ANSWER)[:-1], last])]).body == ANSWER
+    last = event("response.completed", response={**full_answer(), "output": []})
+    assert read(NAME, [stream([*streamed(full_answer())[:-1], last])]).body == full_answer()
 
 
 def test_an_item_that_was_never_finished_comes_from_the_body() -> None:
-    events = [one for one in streamed(ANSWER) if one[0] != "response.output_item.done"]
-    assert read(NAME, [stream(events)]).body == ANSWER
+    events = [one for one in streamed(full_answer()) if one[0] != "response.output_item.done"]
+    assert read(NAME, [stream(events)]).body == full_answer()
 
 
 def test_an_incomplete_answer_is_an_answer() -> None:
@@ -155,7 +163,7 @@ def test_refusals_and_shown_reasoning_are_shown() -> None:
 
 def test_a_stream_without_its_end_is_cut() -> None:
     with pytest.raises(ModelError) as raised:
-        read(NAME, [stream(streamed(ANSWER)[:-1])])
+        read(NAME, [stream(streamed(full_answer())[:-1])])
     assert raised.value.code == "cut_stream"
 
 
@@ -173,7 +181,7 @@ def test_a_stream_without_its_end_is_cut() -> None:
 )
 def test_an_error_in_the_stream_is_raised(told: Told, code: str) -> None:
     with pytest.raises(ModelError) as raised:
-        read(NAME, [stream([*streamed(ANSWER)[:4], told])])
+        read(NAME, [stream([*streamed(full_answer())[:4], told])])
     assert raised.value.code == code
 
 
@@ -189,5 +197,5 @@ def test_an_error_in_the_stream_is_raised(told: Told, code: str) -> None:
     ],
 )
 def test_an_event_of_any_shape_does_no_harm(told: Told) -> None:
-    events = streamed(ANSWER)
-    assert read(NAME, [stream([*events[:3], told, *events[3:]])]).body == ANSWER
+    events = streamed(full_answer())
+    assert read(NAME, [stream([*events[:3], told, *events[3:]])]).body == full_answer()

@@ -381,7 +381,7 @@ def test_an_image_at_an_address_counts_as_a_small_one_at_least(
     meter = Meter(READERS[dialect], FAMILIES[dialect][0])
     assert (image.kind, image.text) == ("media", "")
     assert 0 < meter.part(image) < 500
-    assert meter.uncounted({READERS[dialect].turns: [message]}) == (
+    assert meter.list_uncounted({READERS[dialect].turns: [message]}) == (
         "the image that only an address is sent of",
     )
 
@@ -567,7 +567,7 @@ def test_what_only_the_provider_can_count_is_named(
     dialect: str, model: str, wire: JsonObject, words: str
 ) -> None:
     meter = Meter(READERS[dialect], model)
-    assert any(words in told for told in meter.uncounted(wire))
+    assert any(words in told for told in meter.list_uncounted(wire))
     assert meter.request(wire) < 3_000
 
 
@@ -575,7 +575,7 @@ def test_a_tool_that_others_run_has_its_size_and_is_not_unknown() -> None:
     meter = Meter(READERS["anthropic"], "claude-sonnet-4-5")
     tools = [{"type": "memory_20250818", "name": "memory"}]
     wire: JsonObject = {"tools": tools, "messages": [{"role": "user", "content": "hello"}]}
-    assert meter.uncounted(wire) == ()
+    assert meter.list_uncounted(wire) == ()
     assert 1_400 < meter.request(wire) < 1_700
 
 

@@ -18,9 +18,14 @@ def find_node() -> Path | None:
     return next(installed, Path(machine) if machine else None)
 
 
+NOT_PASSED_ON = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
+"""Variables that programs do not get: to compile a library anew at each start takes most of their
+time, and nothing there is written while the tests run."""
+
+
 def run(program: Path, *arguments: object, **environment: str) -> str:
     """What a program of the clients' environment prints."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
     done = subprocess.run(
         [program, *map(str, arguments)],
         capture_output=True,

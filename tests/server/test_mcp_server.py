@@ -7,16 +7,22 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 
 from tests.server.live import serving
+from tests.support.late import late
 from weft import Agent, Runner, tool
 from weft.server import Tokens, app
 from weft.testing import ScriptedModel, call
+
+if TYPE_CHECKING:
+    import mcp
+    from mcp.client import streamable_http
+else:
+    mcp, streamable_http = late("mcp"), late("mcp.client.streamable_http")
 
 MODES = ("2026-07-28", "legacy")
 
@@ -43,13 +49,13 @@ bot = Agent("weather", description="Knows the weather.", model=model, tools=[loo
 async def test_an_agent_its_sessions_and_the_compiler_on_stdio(tmp_path: Path, mode: str) -> None:
     (tmp_path / "agents.py").write_text(PROGRAM)
     args = ["-m", "weft", "mcp", "agents:bot", "--store", "memory://"]
-    server = StdioServerParameters(command=sys.executable, args=args, cwd=tmp_path)
+    server = mcp.StdioServerParameters(command=sys.executable, args=args, cwd=tmp_path)
     told: list[str | None] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         told.append(message)
 
-    async with Client(server, mode=mode) as client:
+    async with mcp.Client(server, mode=mode) as client:
         listed = await client.list_tools()
         names = [one.name for one in listed.tools]
         assert names == ["weather", "answer", "compile", "explain", "diff", "check", "compact"]
@@ -66,7 +72,7 @@ async def test_an_agent_its_sessions_and_the_compiler_on_stdio(tmp_path: Path, m
         (content,) = (await client.read_resource(resource.uri)).contents
         assert json.loads(content.text)["events"][0]["author"] == "user"  # type: ignore[union-attr]
         for uri in ("weft://session/weather/none", "weft://session/other/x", "file:///etc/passwd"):
-            with pytest.raises(MCPError):
+            with pytest.raises(mcp.MCPError):
                 await client.read_resource(uri)
 
         # the compiler
@@ -85,7 +91,7 @@ async def test_an_agent_its_sessions_and_the_compiler_on_stdio(tmp_path: Path, m
         assert "there is no step 9" in await ask("explain", session_id=session, step=9)
         assert "`session_id` is missing" in await ask("explain", sesion="x")
         assert "error" in await ask("compact", messages=[{"odd": 1}])
-        with pytest.raises(MCPError, match="there is no tool 'wether'"):
+        with pytest.raises(mcp.MCPError, match="there is no tool 'wether'"):
             await client.call_tool("wether", {})
         # a question, and its answer
         waits = await client.call_tool("weather", {"message": "Pay.", "session_id": session})
@@ -97,11 +103,13 @@ async def test_an_agent_its_sessions_and_the_compiler_on_stdio(tmp_path: Path, m
 
 
 @asynccontextmanager
-async def connected(url: str, token: str, mode: str) -> AsyncIterator[Client]:
+async def connected(url: str, token: str, mode: str) -> "AsyncIterator[mcp.Client]":
     headers = {"authorization": f"Bearer {token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        mcp.Client(
+            streamable_http.streamable_http_client(url, http_client=http), mode=mode
+        ) as client,
     ):
         yield client
 

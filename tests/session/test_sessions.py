@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from google.genai import types as genai
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
@@ -34,7 +33,7 @@ from weft.content import (
 from weft.errors import SessionError
 from weft.session import apply_delta, read_session, scope_of
 from weft.session.event import read_event, without_temp
-from weft.session.log import stored
+from weft.session.log import without_temp_delta
 from weft.session.lookback import LogFacts
 from weft.session.strand import Strand
 from weft.values import MAX_BITS, MAX_DEPTH, Json, JsonObject, is_json, require_json
@@ -131,6 +130,8 @@ def test_an_event_as_adk_writes_it_is_read() -> None:
 def test_the_official_sdk_reads_our_content(part: Part) -> None:
     event = make_event("bot", part, inv="i")
     content = json.loads(event.to_json())["content"]
+    from google.genai import types as genai
+
     read = genai.Content.model_validate(content)
     assert read.parts is not None
     back = read.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -163,7 +164,7 @@ def test_S3_earlier_states_are_the_same_once_it_is_read_back(
     for at in range(len(events) + 1):
         assert again.before(at).state == without_temp(session.before(at).state)
     assert again.state == without_temp(session.state)
-    assert again.events == [stored(event) for event in events]
+    assert again.events == [without_temp_delta(event) for event in events]
     assert again.to_json() == session.to_json()
 
 

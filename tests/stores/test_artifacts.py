@@ -2,6 +2,7 @@
 # ruff: noqa: ASYNC240 (the files are small, and nothing else runs)
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 
@@ -230,6 +231,42 @@ async def test_a_version_that_was_never_finished_is_not_there(tmp_path: Path) ->
     assert await store.load(*ADA, "a", 1) is None
     assert await store.save(*ADA, "a", Part(text="2")) == 2
     assert await store.names(*ADA) == ["a"]
+
+
+@pytest.mark.parametrize("moment", ["fsync", "link"])
+async def test_a_writer_that_dies_at_any_moment_leaves_its_number_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    store = FileArtifacts(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, moment, die)
+        with pytest.raises(Killed):
+            await store.save(*ADA, "a", Part(text="0"))
+    assert await store.save(*ADA, "a", Part(text="0")) == 0
+    assert await store.versions(*ADA, "a") == [0]
+
+
+async def test_where_the_file_system_has_no_links_each_writer_gets_a_version_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = FileArtifacts(tmp_path)
+    texts = [str(number) for number in range(8)]
+    numbers = await asyncio.gather(*(store.save(*ADA, "a", Part(text=one)) for one in texts))
+    assert sorted(numbers) == [*range(8)]
+    loaded = {number: await store.load(*ADA, "a", number) for number in numbers}
+    assert loaded == {n: Part(text=one) for n, one in zip(numbers, texts, strict=True)}
+    folder = tmp_path / "app" / "ada" / "sessions" / "s1" / "a"
+    assert sorted(one.name for one in folder.iterdir()) == [f"{n}.json" for n in range(8)]
 
 
 async def test_a_file_changed_by_hand_is_named(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Programs that tests start, without importing what they need each time.
 
 A process imports it once and forks for each program. A program still has a process of its own,
-with its folder, variables and streams, and can be killed: its fork dies with it.
+with its folder, variables and streams. It gets SIGTERM and SIGINT, and can be killed: its fork dies
+with it.
 """
 
 import atexit
@@ -21,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from tests.support.forks import HEADER, exit_code, read_bytes
+from tests.support.forks import HEADER, exit_code, read_bytes, take_streams
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +62,7 @@ MODULES = (
     "weft", "weft.testing", "weft.tools.mcp_connection", "weft.tools.a2a", "weft.stores.sqlite",
     "weft.stores.postgres", "mcp.server.mcpserver", "mcp.server.streamable_http_manager",
     "uvicorn.protocols.http.auto", "uvicorn.loops.auto", "uvicorn.lifespan.on", "weft.server",
-    "weft.server.mcp",
+    "weft.server.mcp", "weft.cli.serve", "weft.turns",
 )  # fmt: skip
 """What the programs need."""
 
@@ -82,8 +83,9 @@ def serve(address: str) -> None:
                 os.kill(child, signal.SIGKILL)
             return
         for line in ready:
-            if line is not listener:  # the client was killed
-                os.kill(running[line], signal.SIGKILL)
+            if line is not listener:  # the client got a signal, or was killed
+                sent = line.recv(1)
+                os.kill(running[line], sent[0] if sent else signal.SIGKILL)
                 continue
             client, _ = listener.accept()
             header, streams, _, _ = socket.recv_fds(client, HEADER, 3)
@@ -110,14 +112,11 @@ def serve(address: str) -> None:
 def _become(
     folder: str, words: list[str], environment: dict[str, str], streams: list[int]
 ) -> NoReturn:
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
-    os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    take_streams(streams)
+    os.chdir(folder)
     sys.argv = words
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     os._exit(exit_code(lambda: runpy.run_module(words[0], run_name="__main__", alter_sys=True)))
 
 

@@ -235,12 +235,18 @@ def _import_everything() -> None:
 
 
 def _become(arguments: list[str], cwd: str, first: str, streams: list[int]) -> NoReturn:
+    take_streams(streams)
+    os.chdir(cwd)
+    sys.path.insert(0, first or str(WEFT.parent))
+    os._exit(exit_code(lambda: _command(arguments)))
+
+
+def take_streams(streams: list[int]) -> None:
+    """Read and write these instead of the parent's streams, and hear Ctrl-C."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.chdir(cwd)
-    sys.path.insert(0, first or str(WEFT.parent))
     encoding, errors = _choose_encoding(sys.stdin)
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(  # type: ignore[misc]
         open(0, "rb", closefd=False),  # noqa: SIM115
@@ -249,7 +255,6 @@ def _become(arguments: list[str], cwd: str, first: str, streams: list[int]) -> N
     )
     sys.stdout = sys.__stdout__ = _writer(1, sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _writer(2, sys.stderr)  # type: ignore[misc]
-    os._exit(exit_code(lambda: _command(arguments)))
 
 
 def _choose_encoding(stream: TextIO) -> tuple[str, str | None]:

@@ -41,6 +41,9 @@ json_values = st.recursive(
 )
 arguments = st.dictionaries(st.sampled_from(["city", "day", "q"]), json_values, max_size=3)
 
+CALLING = {"call", "parallel", "lost", "late", "long", "thought", "reused", "noid"}
+REPLYING = {*CALLING, "orphan"} - {"parallel", "lost"}
+
 
 @st.composite
 def turns(draw: st.DrawFn, agents: tuple[str, ...], number: int) -> list[Event]:
@@ -70,8 +73,9 @@ def turns(draw: st.DrawFn, agents: tuple[str, ...], number: int) -> list[Event]:
             )
         )  # fmt: skip
         ids = [f"{invocation}c{step}{n}" for n in range(3)]
-        args = draw(arguments)
-        reply = {"result": draw(words)}
+        # drawn only where a call is made: arguments take longer than all the rest of a log
+        args = draw(arguments) if kind in CALLING else {}
+        reply = {"result": draw(words)} if kind in REPLYING else {}
         if kind == "text":
             events.append(event(agent, "model", Part(text=draw(words))))
         elif kind == "call":

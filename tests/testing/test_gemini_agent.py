@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
-from google import genai
-from google.genai import types
 
 import weft
 from tests.standins.gemini import GeminiModel, GeminiServer
@@ -42,6 +40,9 @@ async def gemini(server: GeminiServer, *, official: bool) -> AsyncIterator[Gemin
     if not official:
         yield Gemini(MODEL, api_key="any", base_url=server.url)
         return
+    from google import genai
+    from google.genai import types
+
     address = types.HttpOptions(base_url=server.url)
     client = genai.Client(api_key="any", http_options=address)
     yield Gemini(MODEL, client=client)

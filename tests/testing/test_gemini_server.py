@@ -3,15 +3,16 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
 
 import httpx2
 import msgspec
 import pydantic
 import pytest
-from google import genai
-from google.genai import errors, types
 
 from tests.standins.gemini import GeminiModel, GeminiRequest, GeminiServer
+from tests.support.late import late
 from weft import ModelResponse
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.testing import (
@@ -26,19 +27,16 @@ from weft.testing import (
 
 MODEL = "gemini-3-flash-preview"
 OLDER = "gemini-2.5-flash"
-LOOK = types.Tool(
-    function_declarations=[
-        types.FunctionDeclaration(
-            name="look",
-            description="Look at a city.",
-            parameters_json_schema={"type": "object", "properties": {"city": {"type": "string"}}},
-        )
-    ]
-)
 LONG = "The quick brown fox jumps over the lazy dog near the river bank. " * 400
 
+if TYPE_CHECKING:
+    from google import genai
+    from google.genai import errors, types
+else:
+    genai = late("google.genai")
+    errors, types = late("google.genai.errors"), late("google.genai.types")
 
-OPEN: list[genai.Client] = []
+OPEN: "list[genai.Client]" = []
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +47,24 @@ def closed() -> Iterator[None]:
         OPEN.pop().close()
 
 
-def client(server: GeminiServer) -> genai.Client:
+@cache
+def look() -> "types.Tool":
+    """A tool that looks at a city."""
+    return types.Tool(
+        function_declarations=[
+            types.FunctionDeclaration(
+                name="look",
+                description="Look at a city.",
+                parameters_json_schema={
+                    "type": "object",
+                    "properties": {"city": {"type": "string"}},
+                },
+            )
+        ]
+    )
+
+
+def client(server: GeminiServer) -> "genai.Client":
     address = types.HttpOptions(base_url=server.url)
     OPEN.append(genai.Client(api_key="any", http_options=address))
     return OPEN[-1]
@@ -141,10 +156,10 @@ def test_a_tool_round_trip_needs_the_signature_back(streams: bool) -> None:
     script = ["Let me see.", call("look", city="Oslo"), call("look", city="Bergen")]
     with GeminiServer([script, [call("look", city="Rome")], "Sunny."]) as server:
         chat = client(server).chats.create(
-            model=MODEL, config=types.GenerateContentConfig(tools=[LOOK])
+            model=MODEL, config=types.GenerateContentConfig(tools=[look()])
         )
 
-        def say(message: object) -> list[types.FunctionCall]:
+        def say(message: object) -> "list[types.FunctionCall]":
             if not streams:
                 return chat.send_message(message).function_calls or []  # type: ignore[arg-type]
             pieces = chat.send_message_stream(message)  # type: ignore[arg-type]
@@ -178,7 +193,7 @@ def test_a_tool_round_trip_needs_the_signature_back(streams: bool) -> None:
 def _turns(server: GeminiServer) -> list[dict[str, object]]:
     """A question, the call that answered it as it came, and its result."""
     asked = {"role": "user", "parts": [{"text": "How is Oslo?"}]}
-    body = {"contents": [asked], "tools": [msgspec.json.decode(LOOK.model_dump_json(
+    body = {"contents": [asked], "tools": [msgspec.json.decode(look().model_dump_json(
         exclude_none=True, by_alias=True))]}  # fmt: skip
     answer = post(server, "generateContent", body).json()
     content = answer["candidates"][0]["content"]
@@ -324,7 +339,7 @@ def test_a_cached_content_is_made_used_changed_and_deleted() -> None:
         made = google.caches.create(
             model=MODEL,
             config=types.CreateCachedContentConfig(
-                system_instruction=LONG, tools=[LOOK], ttl="60s", display_name="fox"
+                system_instruction=LONG, tools=[look()], ttl="60s", display_name="fox"
             ),
         )
         assert made.name is not None

@@ -30,6 +30,9 @@ def test_always_fails() -> None:
     assert {fails}
 """
 
+ONLY_XDIST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+"""The target says `-n`; loading every other plugin takes longer than the three tests."""
+
 
 def make_suite(folder: Path, *, fails: bool) -> tuple[int, list[str]]:
     """Run the target of the Makefile on three tests: its exit code and its last lines."""
@@ -37,6 +40,11 @@ def make_suite(folder: Path, *, fails: bool) -> tuple[int, list[str]]:
     tests = folder / "test_flaky.py"
     tests.write_text(FLAKY.replace("{fails}", str(not fails)))
     program = Path(sys.executable)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTEST_", "MAKE", "COV_"))
+    }
     done = subprocess.run(
         [
             *("make", "--no-print-directory", "test-suite", f"BIN={program.parent}"),
@@ -44,11 +52,7 @@ def make_suite(folder: Path, *, fails: bool) -> tuple[int, list[str]]:
             f"TESTS=-c {folder / 'pytest.ini'} {tests}",
         ],
         cwd=ROOT,
-        env={
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("PYTEST_", "MAKE", "COV_"))
-        },
+        env={**kept, **ONLY_XDIST},
         capture_output=True,
         text=True,
         timeout=600,

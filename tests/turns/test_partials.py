@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -12,11 +12,20 @@ import pytest
 from tests.server.live import read_events
 from tests.turns.test_serving import server
 from weft import Agent, RunConfig, Runner, tool
-from weft.content import to_content
+from weft.content import Content, Part, to_content
+from weft.errors import StoreError
 from weft.ir import ModelResponse, Prompt
 from weft.models.scripted import chunks
 from weft.session import Event, SessionKey
-from weft.stores.relay import RelayingStore, StreamedPiece, pack_letters, read_letters, write_letter
+from weft.stores.relay import (
+    Relay,
+    RelayingStore,
+    StreamedPiece,
+    number_of,
+    pack_letters,
+    read_letters,
+    write_letter,
+)
 from weft.stores.sqlite_relay import live_file
 from weft.testing import ScriptedModel, call
 from weft.turns import QueuedTurn, TurnRunner, open_turns
@@ -37,6 +46,12 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def app() -> str:
     """An app that no other test knows."""
     return f"app_{uuid4().hex}"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces and events keep their order however busy the machine is: nobody gives up waiting."""
+    monkeypatch.setattr("weft.stores.relay._FLUSH_LIMIT", 60.0)
 
 
 class GatedModel(ScriptedModel):
@@ -125,7 +140,9 @@ async def test_who_comes_in_the_middle_gets_what_was_said_and_the_rest(
     watching = Runner(Agent("bot", model=ScriptedModel([])), app_name=app, store=address)
     async with working, watching:
         assert isinstance(working.store, RelayingStore)
-        await working.store.relay.watch()
+        async with asyncio.timeout(120):  # a busy server may be too slow for it at first
+            while not await working.store.relay.watch():
+                pass
         run = await working.start("tell", session_id="s", config=STREAM)
         await model.said.wait()
         events = watching.events(session_id="s", follow=True)
@@ -311,6 +328,57 @@ async def test_a_long_piece_goes_through_the_database(address: str, app: str) ->
         await running
         seen = await reading
     assert [event.text for event in seen if event.partial] == [*words]
+
+
+class LateCarrier:
+    """A database that is away when it is first asked who follows."""
+
+    name, longest, looks = "me", 8_000, False
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def listen(self, relay: Relay, *, follows: bool = False, runs: bool = False) -> None:
+        self.asked += 1
+        if self.asked == 1:
+            raise StoreError("the database is away", where="test")
+        relay.note_followers("you", [number_of(KEY)])
+
+    async def send(self, texts: Sequence[tuple[str, str]]) -> None: ...
+    async def announce(self, joined: Sequence[int], departed: Sequence[int]) -> None: ...
+    async def catch_up(self, relay: Relay) -> None: ...
+    async def close(self) -> None: ...
+
+    def followers(self, numbers: Sequence[int]) -> dict[str, list[int]]:
+        return {}
+
+
+KEY = SessionKey("app", "user", "s")
+
+
+async def test_a_run_asks_again_who_follows_where_the_database_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("weft.stores.relay._WATCH_AFTER", 0.0)
+    monkeypatch.setattr("weft.stores.relay._ANNOUNCE_EVERY", 0.0)
+    carrier = LateCarrier()
+    relay = Relay(carrier)
+    piece = StreamedPiece(Event(author="bot", content=Content(parts=(Part(text="so"),))), 0, 1)
+    sent: list[StreamedPiece] = []
+
+    def backlog() -> list[StreamedPiece]:
+        sent.append(piece)
+        return [piece]
+
+    run = relay.begin(KEY, backlog, None)
+    assert run is not None
+    for asked in (1, 2, 2):
+        run.send(piece)
+        await asyncio.sleep(0.01)
+        assert carrier.asked == asked
+    assert sent == [piece], "who follows got what was said before"
+    assert await relay.watch()
+    await relay.close()
 
 
 def test_a_server_with_a_queue_streams_what_its_workers_say(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from tests.server.live import read_events, serving
+from tests.support.fork_programs import command_of
 from tests.turns.desk import desk
 from weft import Runner
 from weft.content import Content, Part
@@ -30,12 +31,12 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def server(
-    *options: str, target: str = "tests.turns.desk:desk"
+    *options: str, target: str = "tests.turns.desk:desk", forked: bool = True
 ) -> Iterator[tuple[subprocess.Popen[str], httpx2.Client]]:
     """`weft serve` in a process of its own, and a client of it."""
-    command = [sys.executable, "-m", "weft", "serve", target, "--port", "0"]
+    command = command_of("weft") if forked else [sys.executable, "-m", "weft"]
     process = subprocess.Popen(
-        [*command, *options],
+        [*command, "serve", target, "--port", "0", *options],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         stdout=subprocess.PIPE,
@@ -86,7 +87,7 @@ def worker_processes(file: Path) -> list[int]:
 def test_a_server_with_workers_answers_also_when_one_was_killed(tmp_path: Path) -> None:
     file = tmp_path / "weft.db"
     options = ("--store", f"sqlite:///{file}", "--workers", "1", "--grace", "5")
-    with server(*options) as (process, client):
+    with server(*options, forked=False) as (process, client):
         client.post("/api/apps/desk/sessions", json={"id": "s"}).raise_for_status()
         connection = sqlite3.connect(file)
         connection.execute("CREATE TABLE bookings (item text)")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkab
 import msgspec
 
 from weft.compiler.costs import tokens_to_mark
-from weft.compiler.prefix import PrefixBreak, Shared
+from weft.compiler.prefix import PrefixBreak, SharedPrefix
 from weft.diagnostics import Origin
 from weft.dialects import dialect_named
 from weft.dialects.caching import MARK, bare, is_marked
@@ -181,7 +181,9 @@ def held_against(prediction: Prediction, usage: Usage) -> Miss | None:
     return Miss(expected - read, prediction.cached, read, prediction.blame or EVICTED, origin)
 
 
-def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cache: Cache) -> int:
+def _tokens_reused(
+    before: "Compilation", shared: SharedPrefix, after: JsonObject, cache: Cache
+) -> int:
     """The tokens of the request `before` that are repeated, and that the provider has kept.
 
     They are counted as the provider counted that request, where its answer said so.
@@ -197,12 +199,12 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
     elif cache.breakpoints:
         reached = 0
     elif shared.system:
-        reached = scale.fixed(lowered) + scale.shared(entries, shared.turns)
+        reached = scale.count_fixed(lowered) + scale.count_shared(entries, shared.turns)
     if cache.breakpoints and shared.system and not whole:
         reached = max(reached, _tokens_to_note(before, entries, after))
     # what is after the last mark is not kept
     if whole and (not cache.lookback or _ends_marked(lowered.wire, lowered.turns)):
-        reached = scale.fixed(lowered) + scale.turns(entries).total
+        reached = scale.count_fixed(lowered) + scale.turns(entries).total
     tokens_kept = round(reached * _calibration(before))
     if whole and cache.exact and len(entries) == len(lowered.entries):
         tokens_kept = _tokens_available(before, tokens_kept)
@@ -228,7 +230,7 @@ def _tokens_to_note(before: "Compilation", entries: Strand[Entry], after: JsonOb
         if marked:
             texts = [str(part.get("text", "")) for part in old_parts[:upto]]
             parts = sum(map(scale.counter.count, texts)) + scale.overheads.text * upto
-            return scale.fixed(lowered) + scale.shared(entries, index) + parts
+            return scale.count_fixed(lowered) + scale.count_shared(entries, index) + parts
     return 0
 
 
@@ -273,10 +275,10 @@ def _calibration(before: "Compilation") -> float:
     return counted / before.tokens if counted and before.tokens else 1.0
 
 
-def _whole(before: "Compilation") -> Shared:
+def _whole(before: "Compilation") -> SharedPrefix:
     """What a request shares with itself."""
     lowered = before.lowered()
-    return Shared(True, True, lowered.final + len(lowered.lasting), 0, None)
+    return SharedPrefix(True, True, lowered.final + len(lowered.lasting), 0, None)
 
 
 def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
@@ -430,7 +432,7 @@ def may_miss(
     if read is None or cache == Cache():
         return False
     before = log.memo.of((type(compiled), compiled.prompt.agent, branch, scope))
-    spent = _Spent(before.usage, before.known) if before is not None else None
+    spent = _AnswerCost(before.usage, before.known) if before is not None else None
     spent = spent or _last_spent(compiled, log, branch, scope)
     if spent.usage is None:
         return False
@@ -442,14 +444,16 @@ def may_miss(
     return reusable >= cache.minimum and read < reusable * (1 - SLACK)
 
 
-class _Spent(msgspec.Struct, frozen=True):
+class _AnswerCost(msgspec.Struct, frozen=True):
     """What an answer cost, and how much of it all its model will know again."""
 
     usage: Usage | None = None
     known: int | None = None
 
 
-def _last_spent(compiled: "Compilation", log: Strand[Event], branch: str, scope: str) -> _Spent:
+def _last_spent(
+    compiled: "Compilation", log: Strand[Event], branch: str, scope: str
+) -> _AnswerCost:
     """What the agent's last answer cost, if that is not far back in the log.
 
     Of an older one no provider has anything any more, and a long log is not read for it.
@@ -463,8 +467,8 @@ def _last_spent(compiled: "Compilation", log: Strand[Event], branch: str, scope:
             and (event.branch or "") == branch
             and (event.isolation_scope or "") == scope
         ):
-            return _Spent(event.usage, event.provenance.known)
-    return _Spent()
+            return _AnswerCost(event.usage, event.provenance.known)
+    return _AnswerCost()
 
 
 _FAR = 2_000

@@ -31,7 +31,7 @@ FENCE = ("[instructions]\n", "\n[end of instructions]")
 _OWN = Origin("pass", "append_changes")
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class SentInstructions(msgspec.Struct, frozen=True):
     """Instructions as they are sent: the system text, and what is said after the conversation.
 
     `carried` are the state values that the system text inserts.
@@ -59,7 +59,7 @@ class _First(msgspec.Struct, frozen=True):
 
 def deliver(
     now: Instructions, first: Instructions | None, role: Literal["system", "user"]
-) -> Delivered:
+) -> SentInstructions:
     """The first words as system text, and what is different by now to be said last.
 
     What belongs to one invocation only is different in the next, so it is always said last.
@@ -84,7 +84,7 @@ def deliver(
             pieces += [_Piece(heading, (Span(len(heading), _OWN),)), *changed_pieces]
     system = tuple(first_blocks.values())
     changes = (_join_pieces(pieces, role),) if pieces else ()
-    return Delivered(system, then.features, changes, then.carried)
+    return SentInstructions(system, then.features, changes, then.carried)
 
 
 def first_instructions(

@@ -13,7 +13,7 @@ from weft.compiler.plan import Plan
 from weft.compiler.prefix import (
     Prefix,
     PrefixBreak,
-    Shared,
+    SharedPrefix,
     SourceMap,
     compare,
     refused,
@@ -328,7 +328,7 @@ class Compilation:
     @cached_property
     def uncounted(self) -> tuple[str, ...]:
         """What the provider adds that nobody else can count; then `tokens` is the least."""
-        return self.scale.uncounted(self.lowered())
+        return self.scale.list_uncounted(self.lowered())
 
     @cached_property
     def hash(self) -> str:
@@ -425,14 +425,14 @@ class Compilation:
             self.__dict__.pop(name, None)
 
     @cached_property
-    def shared(self) -> Shared | None:
+    def shared(self) -> SharedPrefix | None:
         """How far it agrees with the request before; None where there is none."""
         before = self.previous
         if before is None:
             return None
         return compare(before.lowered(self.dialect), self.lowered())
 
-    def _shared_tokens(self, shared: Shared) -> int:
+    def _shared_tokens(self, shared: SharedPrefix) -> int:
         # providers read tools first, then the system text, then turns
         if not shared.tools:
             return 0
@@ -440,7 +440,7 @@ class Compilation:
         if not shared.system:
             head = scale.head(lowered)
             return head.request + head.preamble + sum(head.tools) + head.others
-        return scale.fixed(lowered) + scale.shared(lowered.entries, shared.turns)
+        return scale.count_fixed(lowered) + scale.count_shared(lowered.entries, shared.turns)
 
     def _track(self, dialect: str) -> Track:
         """Turns lowered before, which are kept with the items."""

@@ -147,7 +147,7 @@ def _count_unmarked(compiled: "Compilation") -> int:
     if tip is None or not tip.passing or len(lowered.lasting) == len(lowered.rest):
         return 0
     scale, lasting = compiled.scale, lowered.final + len(lowered.lasting)
-    return scale.turns(lowered.entries).total - scale.shared(lowered.entries, lasting)
+    return scale.turns(lowered.entries).total - scale.count_shared(lowered.entries, lasting)
 
 
 def premium_of(compiled: "Compilation") -> float:

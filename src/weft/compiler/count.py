@@ -102,9 +102,9 @@ class Scale:
 
     def request(self, lowered: Lowered) -> int:
         """The whole request, as `count_request` counts its wire."""
-        return self.fixed(lowered) + self.turns(lowered.entries).total
+        return self.count_fixed(lowered) + self.turns(lowered.entries).total
 
-    def fixed(self, lowered: Lowered) -> int:
+    def count_fixed(self, lowered: Lowered) -> int:
         """Everything but the conversation."""
         opening = self._opening(lowered.head)
         return opening.cost.total + opening.lead
@@ -158,13 +158,13 @@ class Scale:
             *(self.meter.weigher.turn(entry.wire) for entry in tail),
         ]
 
-    def uncounted(self, lowered: Lowered) -> tuple[str, ...]:
+    def list_uncounted(self, lowered: Lowered) -> tuple[str, ...]:
         """What the provider adds to a request that nobody else can count."""
         lead = [self.meter.weigher.turn(entry.wire) for entry in lowered.lead]
         turns = [*lead, *self._weigh_turns(lowered.entries)]
         return self.meter.uncounted_in(self.meter.weigher.head(lowered.wire), turns)
 
-    def shared(self, entries: Strand[Entry], length: int) -> int:
+    def count_shared(self, entries: Strand[Entry], length: int) -> int:
         """The first turns of a conversation, without thoughts that no longer count in it."""
         mark = self.turns(entries.first(length))
         turns = self._weigh_turns(entries, length)
@@ -267,7 +267,7 @@ class Scale:
                 *enumerate(tail, settled),
             )
         ]
-        return SizePart(self.fixed(lowered) + more, sizes, asked)
+        return SizePart(self.count_fixed(lowered) + more, sizes, asked)
 
     def _bound_item(self, item: Item) -> Bound:
         entries = dialect_named(self.dialect).turns_of(item, self.model) if item.blocks else []

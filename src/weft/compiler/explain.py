@@ -30,7 +30,7 @@ from weft.declare.config import shape_of
 from weft.diagnostics import Origin
 from weft.dialects import DIALECTS, Lowered, Placed
 from weft.ir import Block, Item, Note, ResultBlock, TextBlock
-from weft.jsonschema import expected
+from weft.jsonschema import describe_expected
 from weft.passes import names_of
 from weft.passes.env import turn_numbers
 from weft.passes.history import REPLACED
@@ -64,7 +64,7 @@ def explain(
     """
     counter = compiled.scale.counter
     prefix = _prefix(compiled)
-    sent = tuple(_sent(compiled, prefix, turns))
+    sent = tuple(_list_sent_rows(compiled, prefix, turns))
     sent_events = {row.origin.name for row in sent if row.origin.kind == "event"}
     known = noted_rows if noted_rows is not None else {}
     noted = [_note_rows(compiled, note, sent_events, known) for note in notes_of(compiled)]
@@ -93,7 +93,7 @@ def explain(
     )
 
 
-def _sent(
+def _list_sent_rows(
     compiled: "Compilation", prefix: PrefixRow, sent: "SentTurns | None"
 ) -> Iterator[SentRow]:
     """Rows in the order providers read a request: overheads, tools, schema, system, turns."""
@@ -178,7 +178,7 @@ def _system(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     """The system parts; each costs what it adds to the text before it, so that they add up."""
     prompt, scale = compiled.prompt, compiled.scale
     # the system text is shared only if the prefix covers all of the head
-    shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(compiled.lowered())
+    shared = prefix.tokens > 0 and prefix.tokens >= scale.count_fixed(compiled.lowered())
     places = _system_places(compiled)
     text, counted = "", 0
     for block, pointer in zip(prompt.system, places, strict=True):
@@ -546,7 +546,7 @@ def _list_inferences(compiled: "Compilation") -> Iterator[str]:
     yield f"the model `{prompt.model}` is spoken to in {compiled.dialect}"
     for key, declared in compiled.plan.inputs.items():
         shape = shape_of(declared, where=f"inputs.{key}")
-        kind = f", {expected(shape)}" if shape is not None else ""
+        kind = f", {describe_expected(shape)}" if shape is not None else ""
         yield f"the state key `{key}` is declared as an input{kind}"
     if not counter.exact:
         yield (

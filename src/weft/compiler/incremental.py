@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from weft.compiler.items import (
-    Built,
+    BuiltItems,
     TalkView,
     WireTarget,
     build_items,
@@ -126,11 +126,11 @@ class Woven(msgspec.Struct, frozen=True):
     """What is to be said about events that were not looked at: of earlier turns, of branches."""
 
 
-class Made(msgspec.Struct, frozen=True):
+class SharedBuild(msgspec.Struct, frozen=True):
     """What an event becomes for every agent but the one that made it."""
 
     author: str
-    built: Built
+    built: BuiltItems
 
 
 class PlacedFinding(NamedTuple):
@@ -145,7 +145,9 @@ class PlacedFinding(NamedTuple):
 class Thread:
     """The settled items of one view, and what was derived from them."""
 
-    def __init__(self, slot: Slot, basis: Basis, shared: dict[int, Made] | None = None) -> None:
+    def __init__(
+        self, slot: Slot, basis: Basis, shared: dict[int, SharedBuild] | None = None
+    ) -> None:
         self.slot = slot
         self.basis = basis
         self._view: TalkView | None = None
@@ -327,7 +329,7 @@ class Thread:
         return Woven(items, notes, diagnostics, self.features, self.basis.start, beside)
 
     def _settle(
-        self, built: Built, prompt: Prompt, events: Strand[Event], joined: Mapping[int, int]
+        self, built: BuiltItems, prompt: Prompt, events: Strand[Event], joined: Mapping[int, int]
     ) -> Woven:
         """Keep the items that are final and what was said about them; the rest is passing."""
         items = prompt.items
@@ -364,7 +366,9 @@ class Thread:
         self.consumed, self.settled = boundary, self.settled.grown(settled)
         return self._woven(self.settled.with_tail(tail), notes, findings, events)
 
-    def _build(self, events: Strand[Event], facts: LogFacts) -> tuple[Built, Mapping[int, int]]:
+    def _build(
+        self, events: Strand[Event], facts: LogFacts
+    ) -> tuple[BuiltItems, Mapping[int, int]]:
         """The new items; and for those of branches that joined, where in the log they did."""
         agent = self.slot.agent
         if facts.branched:
@@ -386,7 +390,7 @@ class Thread:
         summed = hidden_by_compaction(events, branch, self.basis.current, seen)
         return {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
 
-    def _build_branched(self, events: Strand[Event]) -> tuple[Built, Mapping[int, int]]:
+    def _build_branched(self, events: Strand[Event]) -> tuple[BuiltItems, Mapping[int, int]]:
         """The new items that are seen from this branch, where the log has branches."""
         branch = self.slot.branch
         seen = branches_of(events).seen_from(branch, events, self.consumed)
@@ -407,7 +411,7 @@ class Thread:
             joined_items(built, events, self.slot.agent, branch)
         return built, joined
 
-    def _reaches_back(self, built: Built) -> bool:
+    def _reaches_back(self, built: BuiltItems) -> bool:
         """Whether a new result answers a call of the settled part, which was sent as it was."""
         # the thread begins: there is nothing settled to reach back to
         if self.consumed <= self.basis.start and self.basis.skim is None:
@@ -520,9 +524,9 @@ def weave(
         if thread is not None and thread.consumed > events.settled:
             thread = threads.older  # as for the request before: the newest goes on from where it is
             if thread is None or thread.basis != basis or thread.consumed > events.settled:
-                thread = threads.older = Thread(slot, basis, views.shared(slot))
+                thread = threads.older = Thread(slot, basis, views.find_shared(slot))
         elif thread is None or thread.basis != basis:
-            thread = threads.newest = Thread(slot, basis, views.shared(slot))
+            thread = threads.newest = Thread(slot, basis, views.find_shared(slot))
         return thread.weave(events, facts, env, passes, target)
 
 
@@ -531,7 +535,7 @@ class _Views(msgspec.Struct):
 
     by_slot: "dict[Slot, _Threads]" = {}
     first: Slot | None = None
-    built: dict[int, Made] = {}
+    built: dict[int, SharedBuild] = {}
 
     def threads(self, slot: Slot) -> "_Threads":
         """The threads of one view."""
@@ -540,7 +544,7 @@ class _Views(msgspec.Struct):
             threads = self.by_slot[slot] = _Threads()
         return threads
 
-    def shared(self, slot: Slot) -> dict[int, Made] | None:
+    def find_shared(self, slot: Slot) -> dict[int, SharedBuild] | None:
         """What views share; None for the first who looked, which is mostly the only one."""
         if self.first is None:
             self.first = slot
@@ -589,11 +593,11 @@ def built_of(
     events: Strand[Event],
     positions: Sequence[int],
     agent: str,
-    shared: dict[int, Made],
-) -> Built:
+    shared: dict[int, SharedBuild],
+) -> BuiltItems:
     """The items of some events; `shared` keeps those that are the same for other agents."""
     items: list[Item] = []
-    whole = Built(items, Feature.NONE, [])
+    whole = BuiltItems(items, Feature.NONE, [])
     for position in positions:
         known = shared.get(position)
         if known is not None and known.author != agent:
@@ -603,7 +607,7 @@ def built_of(
             built = build_items((event,), position, agent)
             # to its own author an event looks different, and an event not in the log yet may change
             if event.author not in ("", agent) and position < events.settled:
-                shared[position] = Made(event.author, built)
+                shared[position] = SharedBuild(event.author, built)
         items += built.items
         whole.features |= built.features
         if built.diagnostics:
@@ -611,7 +615,7 @@ def built_of(
     return whole
 
 
-def joined_items(built: Built, events: Strand[Event], agent: str, branch: str) -> None:
+def joined_items(built: BuiltItems, events: Strand[Event], agent: str, branch: str) -> None:
     """Put items whose branches have joined on the branch that is looked from.
 
     What a map gathered into a list was written under the key of that list. Data stays data. What

@@ -161,13 +161,13 @@ def wording_of(path: tuple[Agent, ...], output: Output | None, run_text: str = "
     transfer = _transfer(path, unread_diagnostics)
     sources = (
         *(
-            [_written(Agent(RUN, global_instruction=run_text), "run", "global_instruction")]
+            [_read_source(Agent(RUN, global_instruction=run_text), "run", "global_instruction")]
             if run_text
             else []
         ),
-        _written(root, "global", "global_instruction"),
+        _read_source(root, "global", "global_instruction"),
         Source("identity", agent, block=identity, diagnostics=tuple(diagnostics)),
-        _written(agent, "instruction", "instruction"),
+        _read_source(agent, "instruction", "instruction"),
         Source("schema", agent, block=schema_reminder(output)),
         Source("transfer", agent, block=transfer, diagnostics=tuple(unread_diagnostics)),
     )
@@ -207,7 +207,7 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
     )
 
 
-def _written(agent: Agent, name: PartName, field: Field) -> Source:
+def _read_source(agent: Agent, name: PartName, field: Field) -> Source:
     """What an author wrote: finished if it is text in which no variable stands."""
     text = _text_of(agent, field)
     if text == "":
@@ -344,11 +344,11 @@ def _fill_template(
     return _system_block(joined, whole, tuple(spans), stability) if joined else None
 
 
-def _provided_text(agent: Agent, field: Field, whole: Origin, scope: Scope) -> "Provided":
+def _provided_text(agent: Agent, field: Field, whole: Origin, scope: Scope) -> "ProviderText":
     """What the author wrote, or what a provider says: now, or in the request that is rebuilt."""
     value = _text_of(agent, field)
     if type(value) is str and not scope.recorded:  # as nearly always
-        return Provided(value, False, False)
+        return ProviderText(value, False, False)
     # what is recorded is what the tree's own providers said
     recorded: Mapping[str, str] = {} if agent.name == RUN else scope.recorded
     is_recorded = False
@@ -463,7 +463,7 @@ def _sendable(text: str, origin: Origin, diagnostics: list[Diagnostic]) -> str:
 T = TypeVar("T")
 
 
-class Looked(Mapping[str, T], Generic[T]):
+class WatchedMapping(Mapping[str, T], Generic[T]):
     """A mapping to read that knows which of its values were read."""
 
     __slots__ = ("_asked", "_values", "named", "read")
@@ -544,8 +544,8 @@ class ReadonlyContext(WithDeps[DepsT]):
         self._deps = deps
         self.agent_name = agent_name
         self.invocation_id = invocation_id
-        self._state = Looked(state or {})
-        self._artifacts = Looked(artifacts or {})
+        self._state = WatchedMapping(state or {})
+        self._artifacts = WatchedMapping(artifacts or {})
         self._events: Strand[Event] = events if events is not None else Strand()
         self._content = user_content
         self._looked: set[str] = set()
@@ -632,7 +632,7 @@ def decide_condition(condition: When, state: Mapping[str, Json]) -> bool:
         ) from error
 
 
-class Provided(msgspec.Struct, frozen=True):
+class ProviderText(msgspec.Struct, frozen=True):
     """What a provider gave: text, whether it is to be templated, and what went wrong.
 
     `values` are the positions of braces in it that came from what the provider read.
@@ -648,12 +648,12 @@ class Provided(msgspec.Struct, frozen=True):
 
 def provide(
     provider: object, context: ReadonlyContext | None, origin: Origin, *, on_error: str = "log"
-) -> Provided:
+) -> ProviderText:
     """Call the provider, once. One that raises is logged and gives no text, unless told so."""
     if provider is None:
-        return Provided("", False, False)
+        return ProviderText("", False, False)
     if isinstance(provider, str):
-        return Provided(provider, False, False)
+        return ProviderText(provider, False, False)
     # a copy: a provider that changes a list must not change the session
     handed = context.apart() if context is not None else None
     try:
@@ -668,12 +668,12 @@ def provide(
             f"the provider raised {type(error).__name__}: {error}",
             _provider_hint(provider),
         )
-        return Provided("", False, True, problem)
+        return ProviderText("", False, True, problem)
     reads = handed.reads if handed is not None else frozenset[str]()
     if isinstance(value, Raw):
-        return Provided(str(value.text), True, True, reads=reads)
+        return ProviderText(str(value.text), True, True, reads=reads)
     text = "" if value is None else str(value)
-    return Provided(text, False, True, values=values_in(text, handed), reads=reads)
+    return ProviderText(text, False, True, values=values_in(text, handed), reads=reads)
 
 
 def _provider_hint(provider: object) -> str:

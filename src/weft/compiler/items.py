@@ -56,7 +56,7 @@ from weft.session.talk import (
 from weft.values import Json, has_lone_surrogate
 
 
-class Built(msgspec.Struct):
+class BuiltItems(msgspec.Struct):
     """Items of a stretch of the log, what occurs in it, and what had to be said."""
 
     items: list[Item]
@@ -64,7 +64,7 @@ class Built(msgspec.Struct):
     diagnostics: list[Diagnostic]
 
 
-def build_items(events: Iterable[Event], start: int, agent: str) -> Built:
+def build_items(events: Iterable[Event], start: int, agent: str) -> BuiltItems:
     """An item for every event, in log order, where nothing takes any of them out of view."""
     return _build_events(enumerate(events, start), agent, None, {})
 
@@ -77,7 +77,7 @@ def build_some(
     hidden: dict[int, str],
     branch: str,
     view: int,
-) -> Built:
+) -> BuiltItems:
     """Items of some of the events from `start` on, in the order of `positions`.
 
     `hidden` gives reasons by log index. A summary takes the place of the first event it stands
@@ -114,7 +114,7 @@ def _build_events(
     agent: str,
     hidden: dict[int, str] | None,
     summaries: dict[int, list[Item]],
-) -> Built:
+) -> BuiltItems:
     """Build the items of events, one by one, with summaries before the positions they stand at.
 
     This is the one place that decides what an event is: hidden, talk, calls or results.
@@ -227,7 +227,7 @@ def _build_events(
         )  # fmt: skip
         # no provider takes calls and their results in one turn
         items += _split_mixed_item(item, role) if mixed else (item,)
-    return Built(items, features, diagnostics)
+    return BuiltItems(items, features, diagnostics)
 
 
 class TalkView(NamedTuple):

@@ -84,7 +84,7 @@ def _body(report: Report) -> Iterator[str]:
     )
     yield f"<p>{prefix}</p>"
     yield from _bars(report)
-    yield from _sent(report.sent)
+    yield from _write_sent_rows(report.sent)
     yield from _left_out(report)
     yield from _passes(report)
     yield from _rest(report)
@@ -122,7 +122,7 @@ def _class(source: Source) -> str:
     return "overhead" if source == "overhead" else "s"
 
 
-def _sent(rows: Iterable[SentRow]) -> Iterator[str]:
+def _write_sent_rows(rows: Iterable[SentRow]) -> Iterator[str]:
     yield "<h2>Sent</h2>"
     yield table(("tokens", "what", "stability", "origin", "place", "text"), map(_sent_cells, rows))
 

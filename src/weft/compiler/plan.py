@@ -211,7 +211,7 @@ def _list_unbounded_tools(agent: Agent) -> str:
 
 def output_for(path: tuple[Agent, ...]) -> Output | None:
     """How the agent's output schema is asked for, by what its model can do."""
-    chosen = _written(path, DEFAULT)
+    chosen = _find_declared_model(path, DEFAULT)
     target = _target_of(chosen if chosen is not None else default_model(), path[-1])
     return _output_of(path, target, recalls=_recalls(path, policy_of(path[-1]), target))
 
@@ -333,7 +333,7 @@ def _make_plan(
     policy = _fence_untrusted(policy, untrusted | own_untrusted)
     words, facts, limit = str(policy), policy.facts, agent.token_budget
     # the run's model first, then the agent's, then those above it
-    written = _written(path, config)
+    written = _find_declared_model(path, config)
     chosen = written if written is not None else default_model()
     target = _target_of(chosen, agent)
     recalls = _recalls(path, policy, target)
@@ -492,7 +492,7 @@ def _unknown_agent(root: Agent, name: object) -> CompileError:
     )
 
 
-def _written(path: tuple[Agent, ...], config: RunConfig) -> str | ModelLike | None:
+def _find_declared_model(path: tuple[Agent, ...], config: RunConfig) -> str | ModelLike | None:
     """The model somebody wrote down: for the run, for the agent, or for one above it."""
     for model in (config.model, *(agent.model for agent in reversed(path))):
         if isinstance(model, str | ModelLike):

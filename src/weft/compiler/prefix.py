@@ -53,7 +53,7 @@ class PrefixBreak(NamedTuple):
         )
 
 
-class Shared(msgspec.Struct, frozen=True):
+class SharedPrefix(msgspec.Struct, frozen=True):
     """How far two requests agree."""
 
     tools: bool
@@ -63,7 +63,7 @@ class Shared(msgspec.Struct, frozen=True):
     broken: "tuple[str, Origin, str, int] | None"
 
 
-def compare(before: Lowered, after: Lowered) -> Shared:
+def compare(before: Lowered, after: Lowered) -> SharedPrefix:
     """How far `after` repeats `before`, and the first place where it does not."""
     size = 0
     old_head, new_head = _head(before.head), _head(after.head)
@@ -77,30 +77,32 @@ def compare(before: Lowered, after: Lowered) -> Shared:
             where, offset = (_tools_pointer(after), 0) if at else _system_place(after, common)
             origin = origins.origin(where, offset)
             what = _changed_tools(before.head, after.head) if at else "the system text changed"
-            return Shared(not at, False, 0, size, (where, origin, what, 0 if at else line))
+            return SharedPrefix(not at, False, 0, size, (where, origin, what, 0 if at else line))
     lasting = before.track.entries(before.final).with_tail(before.lasting)
     # final turns of one track are the same objects: they need not be compared
     known = min(before.final, after.final) if before.track is after.track else 0
-    size += _written(after.entries, known)
+    size += _count_bytes(after.entries, known)
     new_turns = after.entries.since(known)
     for index, entry in enumerate(lasting.since(known), known):
         old_turn = entry.wire
         if index >= known + len(new_turns):
             where = f"/{before.turns}/{index + len(before.lead)}"
             origin = SourceMap(before).origin(where)
-            return Shared(True, True, index, size, (where, origin, "a turn was taken back", 0))
+            return SharedPrefix(
+                True, True, index, size, (where, origin, "a turn was taken back", 0)
+            )
         new_turn = new_turns[index - known].wire
         # most turns are the very same object
         if old_turn is not new_turn and old_turn != new_turn:
             where = f"/{after.turns}/{index + len(after.lead)}"
             size += _common(compact(old_turn), compact(new_turn))
             pointer, origin, what = _blame(old_turn, new_turn, where, origins)
-            return Shared(True, True, index, size, (pointer, origin, what, 0))
+            return SharedPrefix(True, True, index, size, (pointer, origin, what, 0))
         size += _bytes(new_turn)
-    return Shared(True, True, len(lasting), size, None)
+    return SharedPrefix(True, True, len(lasting), size, None)
 
 
-def _written(entries: Strand[Entry], length: int) -> int:
+def _count_bytes(entries: Strand[Entry], length: int) -> int:
     """The bytes of the first turns, which are final: the sums are kept with them."""
     with entries.lock:
         sums = entries.memo[_TurnBytes].sums

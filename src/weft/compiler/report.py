@@ -229,7 +229,7 @@ HISTORY = 24
 def report_text(report: Report, *, everything: bool = False) -> str:
     """The whole report, section by section; empty sections are left out."""
     limit = None if everything else HISTORY
-    lines = [*_header(report), "", *_passes(report.passes), "", *_sent(report, limit)]
+    lines = [*_header(report), "", *_passes(report.passes), "", *_write_sent_rows(report, limit)]
     if report.left_out:
         lines += ["", *_left_out(report.left_out, limit)]
     if report.options:
@@ -416,7 +416,7 @@ def _passes(rows: Sequence[PassRow]) -> Iterator[str]:
         yield f"  {row.name:<17}{cells}   {touched}"
 
 
-def _sent(report: Report, limit: int | None) -> Iterator[str]:
+def _write_sent_rows(report: Report, limit: int | None) -> Iterator[str]:
     """Head rows and overheads always; of the history, the newest."""
     before, hidden, after = sent_view(report, limit)
     cells = [sent_cells(row) for row in (*before, *after)]

@@ -26,7 +26,7 @@ from weft.declare.functions import (
 from weft.declare.hints import CONFIG_WORDS
 from weft.declare.policy import Policy
 from weft.errors import DeclarationError, describe_kind
-from weft.jsonschema import expected, validator
+from weft.jsonschema import describe_expected, validator
 from weft.misuse import DeclaredStruct, explain_mistakes, find_near
 from weft.session.store import Busy
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
@@ -503,7 +503,7 @@ def find_missing_inputs(
     for key, wanted_type in inputs.items():
         value, where = state.get(key), f"inputs.{key}"
         shape = shape_of(wanted_type, where=where)
-        wanted = expected(shape) if shape is not None else "of any type"
+        wanted = describe_expected(shape) if shape is not None else "of any type"
         if value is None:
             if not may_be_absent(wanted_type, where=where):
                 yield MissingInput(key, f"the input `{key}` is missing", wanted)

@@ -235,7 +235,7 @@ class Meter:
             case "media":
                 return self._media(part).tokens
 
-    def uncounted(self, wire: JsonObject) -> tuple[str, ...]:
+    def list_uncounted(self, wire: JsonObject) -> tuple[str, ...]:
         """What the provider adds to a request that nobody else can count, each thing once.
 
         With any of these, `request` is the least that the provider counts.

@@ -136,10 +136,10 @@ class Gemini(Remote):
         if self._place:
             named = f"{self._place}{_PUBLISHER}/{named}"
 
-        def moved(sending: Sending) -> Sending:
+        def change_address(sending: Sending) -> Sending:
             return sending._replace(url=self.address.removesuffix(_PUBLISHER) + path, path=path)
 
-        return await self._ask_once(model, {"model": named, **fields}, moved)
+        return await self._ask_once(model, {"model": named, **fields}, change_address)
 
     async def _credentials(self) -> dict[str, str]:
         if self._token is None:
@@ -283,7 +283,7 @@ class Heads:
         """The name of the cached head, cached now if that pays; "" if it is not cached."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            entry, worth = self._known(head)
+            entry, worth = self._judge_head(head)
             if entry.name and now() < entry.until:
                 return entry.name
             if not worth or now() < entry.rests:
@@ -311,7 +311,7 @@ class Heads:
                 if not entry.used:  # it never was of use: the next may not be either
                     entry.rests = now() + _PAUSE
 
-    def _known(self, head: CachedHead) -> tuple[_CachedHead, bool]:
+    def _judge_head(self, head: CachedHead) -> tuple[_CachedHead, bool]:
         """A head's cache entry, and whether caching it pays."""
         key = (head.place, head.model, head.mark)
         entry = self._entries.get(key)

@@ -151,20 +151,20 @@ class Remote:
         """Ask something about a request, once: `path` is how its path ends, and how this one."""
         own, other = path
 
-        def moved(sending: Sending) -> Sending:
+        def change_address(sending: Sending) -> Sending:
             return sending._replace(
                 url=sending.url.removesuffix(own) + other,
                 path=sending.path.removesuffix(own) + other,
             )
 
-        return await self._ask_once(model, body, moved)
+        return await self._ask_once(model, body, change_address)
 
     async def _ask_once(
-        self, model: str, body: JsonObject, moved: Callable[[Sending], Sending]
+        self, model: str, body: JsonObject, change_address: Callable[[Sending], Sending]
     ) -> JsonObject:
         """Ask for something other than an answer, once; `moved` changes the address."""
         try:
-            sending = moved(await self._sending(body, model, stream=False))
+            sending = change_address(await self._sending(body, model, stream=False))
             reading = await self._ask(sending, Trail(self._retry), stream=False)
             try:
                 await reading.more()

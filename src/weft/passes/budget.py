@@ -18,11 +18,11 @@ from weft.passes.handles import has_handle
 from weft.passes.references import notes_on_repointed, repoint_items
 from weft.passes.shorten import (
     LEAST,
-    Given,
     Phase,
+    SealBroken,
+    ShortenedForms,
     Shortening,
     Unit,
-    Unsealed,
     drop_units,
     fade_units,
     give_up,
@@ -33,7 +33,7 @@ from weft.passes.shorten import (
     units_of,
 )
 from weft.passes.summaries import (
-    Summed,
+    WrittenSummary,
     allowance_for,
     blocks_of,
     done_without,
@@ -158,7 +158,7 @@ def _fit_behind_seal(fitting: "_Fitting", prompt: Prompt, env: Env, budget: Budg
         seal.uses += 1
         try:
             fits = fitting.fit(budget.overflow, fitting.room.counted, seal)
-        except Unsealed:
+        except SealBroken:
             seal.clear()
             fits = fitting.fit(budget.overflow, fitting.room.counted, seal)
         if not fits:
@@ -180,7 +180,7 @@ class Room(NamedTuple):
     counted: int
     shared: bool
 
-    def needed(self, most: int) -> int:
+    def find_smallest(self, most: int) -> int:
         """The smallest budget for a request of `most` tokens."""
         if not self.shared:
             return most + self.reserve
@@ -227,7 +227,7 @@ class _Fitting:
         if self._budget.keep_recent is not None:
             self._tiers = [_BY_AGE] * len(self._items)
         self._pins = pin_items(self._items, self._tiers, self._env, self._budget.keep_recent or 0)
-        self._giving = Given(list(self._each))
+        self._giving = ShortenedForms(list(self._each))
         self._sent = None
         self._shorter = Shortening(self._items, self._giving, self._env, self._sizes.item)
 
@@ -235,18 +235,18 @@ class _Fitting:
         """Give up until no more than `limit` tokens are left; whether that worked.
 
         Raises:
-            Unsealed: something that is sealed does not surely go.
+            SealBroken: something that is sealed does not surely go.
         """
         self._look_at(seal if seal is not None else Seal())
         sealed = self._seal.sums(self._shorter) if self._seal.end else None
         if sealed is not None and not self._seal.holds(self._items, self._asked, self._env):
-            raise Unsealed
+            raise SealBroken
         self._stride, aim = stride_for(max(limit, 1))
         units = units_of(self._items, self._tiers, self._pins.stays)
         tiers = {self._tiers[index] for unit in units for index in unit.indexes}
         # the sums of a seal are of one tier; an item of a lower one would have to go before it
         if sealed is not None and tiers - {self._seal.tier}:
-            raise Unsealed
+            raise SealBroken
         # 0: with several tiers, what is oldest does not surely go first, so nothing is sealed
         self._tier = tiers.pop() if len(tiers) == 1 else 0
         phases = _phases(
@@ -356,7 +356,7 @@ class _Fitting:
             fitted, diagnostics=(*self._prompt.diagnostics, *figures, *diagnostics), wants=wants
         )
 
-    def _summary(self, items: list[Item], spare: int) -> tuple[Item | None, Summed]:
+    def _summary(self, items: list[Item], spare: int) -> tuple[Item | None, WrittenSummary]:
         """The summary of the items that went, within `spare` tokens, and how it came about."""
         went = [index for index, change in self._giving.changes.items() if change.form is None]
         blocks: list[list[Item]] = []
@@ -664,9 +664,9 @@ def explain_excess(
     over = most + room.reserve - room.tokens
     words = f"{subject} {counted}, {over} more than the budget of {room.tokens}"
     field = _field(budget, env)
-    hint = f"write .budget({room.needed(most)}), or a lower reserve="
+    hint = f"write .budget({room.find_smallest(most)}), or a lower reserve="
     if field == "context_compressor":
-        hint = f"raise token_budget to at least {room.needed(most)}, lower keep_recent"
+        hint = f"raise token_budget to at least {room.find_smallest(most)}, lower keep_recent"
     return BudgetExceeded(
         f"{words}; {_largest(prompt, env, sizes)}",
         where=f"{env.agent}.{field}",

@@ -55,7 +55,7 @@ class _SizeSums:
         self._asked: list[Item] = []
         self._mixed = False
 
-    def asked(self, items: Strand[Item], begins: int, env: Env) -> list[Item] | None:
+    def find_question(self, items: Strand[Item], begins: int, env: Env) -> list[Item] | None:
         """What the user said in the current turn; None where others spoke in it.
 
         Items of the turn that were read for a request before are not read again.
@@ -86,7 +86,7 @@ def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
             return None
         fresh = msgspec.structs.replace(prompt, items=Strand(new))
         known.sums += [*accumulate(item_sizes(fresh, env), initial=known.sums[-1])][1:]
-        asked = known.asked(items, begins, env)
+        asked = known.find_question(items, begins, env)
         if asked is None:
             return None
         total = known.sums[begins]
@@ -125,7 +125,7 @@ def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
         # where others speak in the turn, what is past grows within it: nothing can be kept
         if mixed or known.basis != (begins, beside, head):
             every = items.between(0, begins) + [fresh[number - begins] for number in past]
-            gone = _gone(prompt, every, env, options, beside, head)
+            gone = _choose_gone(prompt, every, env, options, beside, head)
             if mixed:
                 staying = [item for n, item in enumerate(every[:begins]) if n not in gone]
                 late = {past[number - begins] for number in gone if number >= begins}
@@ -182,7 +182,7 @@ class _TurnFit:
         return prompt.with_strand(self._items.with_tail(items.tail), self._notes)
 
 
-def _gone(
+def _choose_gone(
     prompt: Prompt, past: list[Item], env: Env, options: Fit, beside: int, head: int
 ) -> set[int]:
     """The numbers of the past items that do not fit."""

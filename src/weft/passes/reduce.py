@@ -130,7 +130,7 @@ def compact_items(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     Before:  call read(a) | result {"result": 412 lines of code}
     After:   call read(a) | result {"result": "[handle 3fa4c1d2e5f6: code ...] 40 of the lines"}
     """
-    known = _known(env, options)
+    known = _find_earlier(env, options)
 
     def change(item: Item, _: None) -> Item | Note:
         short = _compact_item(item, env, options, known)
@@ -151,7 +151,7 @@ class _Digests(dict[object, _Short]):
     """What items of a log became, by their keys."""
 
 
-def _known(env: Env, options: Compact) -> dict[object, _Short]:
+def _find_earlier(env: Env, options: Compact) -> dict[object, _Short]:
     """What items became in earlier requests, kept with the log; a new item is seen only once."""
     # on new items: each comes once
     if env.tokens.measure is None:
@@ -297,12 +297,12 @@ def _cut_block(block: Block, env: Env, options: Truncate) -> Block:
     """The block with at most `options.tokens` tokens; what a provider signed stays as it is."""
     match block:
         case TextBlock() if block.signature is None:
-            text = _cut(block.text, env, options)
+            text = _cut_text(block.text, env, options)
             if text == block.text:
                 return block
             return msgspec.structs.replace(block, text=text, spans=(), kept=None)
         case CodeResultBlock() if block.signature is None:
-            output = _cut(block.output, env, options)
+            output = _cut_text(block.output, env, options)
             return (
                 block if output == block.output else msgspec.structs.replace(block, output=output)
             )
@@ -315,7 +315,7 @@ def _cut_block(block: Block, env: Env, options: Truncate) -> Block:
             return block
 
 
-def _cut(text: str, env: Env, options: Truncate) -> str:
+def _cut_text(text: str, env: Env, options: Truncate) -> str:
     # a letter has at most four bytes, and a token at least one: surely short
     if len(text) * 4 <= options.tokens:
         return text
@@ -335,11 +335,11 @@ def _cut_response(response: JsonObject, env: Env, options: Truncate) -> JsonObje
         return response
     keys = list(response)
     if len(keys) == 1 and isinstance(text := response[keys[0]], str):
-        return {keys[0]: _cut(text, env, options)}
+        return {keys[0]: _cut_text(text, env, options)}
     if (shorter := _with_cut_texts(response, env, options)) is not None:
         return shorter
     key = "error" if keys == ["error"] else "result"
-    return {key: _cut(compact(response), env, options)}
+    return {key: _cut_text(compact(response), env, options)}
 
 
 def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonObject | None:

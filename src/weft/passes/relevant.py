@@ -73,7 +73,7 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
     )
 
 
-class _Picked(NamedTuple):
+class _Choice(NamedTuple):
     """What is selected for a request: the items that stay, and what there is to say about it.
 
     `asked` is None where nothing is to be selected, so that all stay.
@@ -85,7 +85,7 @@ class _Picked(NamedTuple):
     asked: "Judgement | None"
 
 
-def _select(prompt: Prompt, env: Env, options: Relevant) -> _Picked:
+def _select(prompt: Prompt, env: Env, options: Relevant) -> _Choice:
     """Search what stands before the turn."""
     items = prompt.items
     begins = first_from(items, env.turn)
@@ -96,7 +96,7 @@ def _select(prompt: Prompt, env: Env, options: Relevant) -> _Picked:
         past = [number for number in range(len(items)) if number not in now]
     if all(items[number].score for number in past):
         # nothing to select from, or selected before
-        return _Picked(items.since(0), (), current, None)
+        return _Choice(items.since(0), (), current, None)
     query = query_of(items, env, options)
     hits, asked = _search(prompt.items, query, past, env, options), Judgement()
     if options.scorer == "model":
@@ -107,7 +107,7 @@ def _select(prompt: Prompt, env: Env, options: Relevant) -> _Picked:
         else msgspec.structs.replace(items[number], score=hits.best[number])
         for number in sorted({*hits.best, *now})
     ]
-    return _Picked(stay, _notes_on_dropped(prompt.items, past, hits), current, asked)
+    return _Choice(stay, _notes_on_dropped(prompt.items, past, hits), current, asked)
 
 
 def _search(
@@ -167,7 +167,7 @@ class _Selection:
     Searching is done when a turn begins: what the agent does then is not part of it.
     """
 
-    def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Picked) -> None:
+    def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Choice) -> None:
         self._options = options
         self._turn, self._basis = env.turn, _basis(env, options)
         self._first = len(items) - len(chosen.current)

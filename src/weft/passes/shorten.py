@@ -313,7 +313,7 @@ class ShorteningStep(NamedTuple):
     surely: bool = False
 
 
-class Given:
+class ShortenedForms:
     """What was given up so far: the form of each item that changed, the last change last."""
 
     def __init__(self, sizes: list[int]) -> None:
@@ -349,7 +349,7 @@ class Shortening:
     """The ways in which the items of a request can be shorter."""
 
     def __init__(
-        self, items: list[Item], giving: Given, env: Env, size: Callable[[Item], int]
+        self, items: list[Item], giving: ShortenedForms, env: Env, size: Callable[[Item], int]
     ) -> None:
         self.giving = giving
         self.items = items
@@ -537,7 +537,7 @@ def _turns(items: list[Item]) -> Iterator[tuple[list[int], list[int]]]:
         yield asked, answers
 
 
-class Unsealed(Exception):
+class SealBroken(Exception):
     """What was sealed does not surely go any more: all items have to be looked at."""
 
 
@@ -587,7 +587,7 @@ def _surely(
     surely = bisect_left(ends, wanted) - spare - 1
     # less has to go than what is sealed
     if sealed is not None and surely < 0:
-        raise Unsealed
+        raise SealBroken
     surely = max(0, surely)
     if not surely and sealed is None:
         return 0, ()
@@ -606,7 +606,7 @@ def give_up(
     phases: Iterable[Phase],
     excess: int,
     stride: int,
-    giving: Given,
+    giving: ShortenedForms,
     fits: Callable[[], bool],
     *,
     sealed: bool = False,
@@ -628,14 +628,14 @@ def give_up(
                 enough = True
             # it is enough before all that is sealed has gone
             if enough and sealed:
-                raise Unsealed
+                raise SealBroken
             if enough and fits():
                 return True
             saved += giving.take(step)
             sealed = sealed and not step.surely
         excess -= saved
         if excess <= 0 and sealed:
-            raise Unsealed
+            raise SealBroken
         if excess <= 0 and fits():
             return True
         enough = enough or excess <= 0

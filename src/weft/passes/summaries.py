@@ -52,7 +52,7 @@ _RESULT = 400
 """How many tokens of one result or text the model is shown."""
 
 
-class Summed(NamedTuple):
+class WrittenSummary(NamedTuple):
     """A summary: its text, the want where nobody was asked yet, and why no model wrote it."""
 
     text: str
@@ -67,7 +67,7 @@ def sum_up(
     *,
     questions: Sequence[str] = (),
     beside: Callable[[], tuple[Sequence[str], Sequence[str]]] | None = None,
-) -> Summed:
+) -> WrittenSummary:
     """A summary of the entries, by the model if it was asked, else an extract of them.
 
     `questions` are those among them that nobody has answered. `beside` gives what was said behind
@@ -80,10 +80,10 @@ def sum_up(
     summed = fingerprint("summary", options.prompt, cast("Json", schema), named, text)
     effect = env.session.effects.get(summed)
     if effect is not None and "outcome" in effect:
-        return Summed(to_text(effect["outcome"]))
+        return WrittenSummary(to_text(effect["outcome"]))
     short = _extract_entries(entries, env, summed, questions)
     if effect is not None:
-        return Summed(short, problem=str(effect.get("error") or "there is no outcome"))
+        return WrittenSummary(short, problem=str(effect.get("error") or "there is no outcome"))
     later, pinned = beside() if beside is not None else ((), ())
     diagnostics = [entry.text for entry in entries]
     wanted = must_keep(diagnostics, later, pinned=pinned, questions=questions)
@@ -98,7 +98,7 @@ def sum_up(
         must_keep=wanted,
         longest=longest,
     )
-    return Summed(short, want, NOT_ASKED)
+    return WrittenSummary(short, want, NOT_ASKED)
 
 
 class _SummarySchema(NamedTuple):
@@ -247,7 +247,7 @@ class _Block(NamedTuple):
     first: int
     last: int
     items: tuple[Item, ...]
-    summed: Summed
+    summed: WrittenSummary
 
 
 def summarize_items(prompt: Prompt, env: Env, options: Summarize) -> Prompt:
@@ -301,7 +301,7 @@ def _may_go(item: Item, env: Env, options: Summarize) -> bool:
 
 def _sum_up(
     items: list[Item], prompt: Prompt, env: Env, options: Summarize, answered: frozenset[str]
-) -> Summed:
+) -> WrittenSummary:
     entries = entries_of(items, env)
 
     def beside() -> tuple[list[str], list[str]]:
@@ -326,9 +326,9 @@ def _open_questions(items: list[Item], answered: frozenset[str]) -> list[str]:
 
 def _fold_blocks(
     blocks: list[_Block], env: Env, options: Summarize
-) -> tuple[list[_Block], list[Summed]]:
+) -> tuple[list[_Block], list[WrittenSummary]]:
     """The blocks, each full row of them as one once that is summed up, and what is not yet."""
-    due: list[Summed] = []
+    due: list[WrittenSummary] = []
     while len(blocks) >= FOLD:
         folded: list[_Block] = []
         for at in range(0, len(blocks), FOLD):
@@ -347,7 +347,7 @@ def _fold_blocks(
     return blocks, due
 
 
-def _fold_summaries(row: list[_Block], env: Env, options: Summarize) -> Summed | None:
+def _fold_summaries(row: list[_Block], env: Env, options: Summarize) -> WrittenSummary | None:
     """One summary of several, as soon as a model has written all of them."""
     # a summary of extracts would be asked for again once the real ones are there
     if any(block.summed.problem or not block.summed.text for block in row):
@@ -355,7 +355,9 @@ def _fold_summaries(row: list[_Block], env: Env, options: Summarize) -> Summed |
     return sum_up([ExtractEntry("", block.summed.text) for block in row], env, options)
 
 
-def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Summed]) -> Prompt:
+def _with_summaries(
+    prompt: Prompt, env: Env, blocks: list[_Block], due: list[WrittenSummary]
+) -> Prompt:
     places: dict[object, Item] = {}
     gone: set[object] = set()
     notes: list[Note] = []
@@ -445,14 +447,16 @@ def blocks_of(items: Sequence[Item], sizes: Sequence[int], stride: int) -> list[
     return blocks
 
 
-def summary_of(blocks: Sequence[Sequence[Item]], staying: Sequence[Item], env: Env) -> Summed:
+def summary_of(
+    blocks: Sequence[Sequence[Item]], staying: Sequence[Item], env: Env
+) -> WrittenSummary:
     """The summary of all blocks, by a model as far as it was asked, else an extract of the rest.
 
     `staying` are the items that stay in the request: what they speak of again, a summary must not
     leave out.
     """
     entries: list[ExtractEntry] = []
-    summed = Summed("")
+    summed = WrittenSummary("")
     for block in blocks:
         entries += entries_of(sorted(block, key=lambda item: item.position), env)
         if not entries:

@@ -133,14 +133,14 @@ _GENERAL = late_pattern(
 _PERSONAL = late_pattern(r"\b(my|mine|me|i|our|we|us)\b", re.IGNORECASE)
 
 
-class Ranked(NamedTuple):
+class RankedTool(NamedTuple):
     """A tool and how well it fits; 0 where it has nothing in common with what was said."""
 
     tool: ToolDecl
     score: float
 
 
-def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
+def rank(query: str, tools: Sequence[ToolDecl]) -> list[RankedTool]:
     """The tools by how well they fit the query, the best first.
 
     That is how near they are to it in meaning, where there are vectors to tell, and what words
@@ -165,7 +165,7 @@ def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
     sure = is_installed() and max(scores) >= _SURE  # words in common alone are never sure
     if not sure and _is_general(query):
         scores = [0.0] * len(tools)
-    ranked = [Ranked(tool, score) for tool, score in zip(tools, scores, strict=True)]
+    ranked = [RankedTool(tool, score) for tool, score in zip(tools, scores, strict=True)]
     return sorted(ranked, key=lambda one: -one.score)
 
 

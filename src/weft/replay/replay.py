@@ -192,7 +192,7 @@ def replay(
         recording, policy, model=model, agents=agents, refused=tally.refused, gap=gap
     )
     for index, answer, compiled in requests:
-        spent = _spent(compiled, by_price=model is not None)
+        spent = _price_request(compiled, by_price=model is not None)
         # only a first request can share its head with another session
         if sessions_per_hour and not tally.sizes:
             spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
@@ -521,7 +521,7 @@ def _type(value: Json) -> str:
     return named or ("array" if isinstance(value, list) else "object" if value else "string")
 
 
-def _spent(compiled: Compilation, *, by_price: bool) -> _StepCost:
+def _price_request(compiled: Compilation, *, by_price: bool) -> _StepCost:
     """What a request takes: by its provider's rules and prices, or by the yardstick.
 
     The yardstick reads again all that two requests begin with in common, and keeps the rest.
@@ -541,7 +541,7 @@ def _sharing_head(
     Sessions begin at random; the head is there if one began within its lifetime.
     """
     cache = compiled.plan.target.facts.cache
-    head = compiled.scale.fixed(compiled.lowered())
+    head = compiled.scale.count_fixed(compiled.lowered())
     # the provider keeps nothing of it, so there is nothing to share
     if by_price and (cache == Cache() or head < cache.minimum):
         return spent

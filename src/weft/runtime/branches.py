@@ -340,7 +340,7 @@ class Lanes:
         cut = [place.path for (place, _), task in lanes if task.cancelled()]
         # an open call without a result would make the next request illegal
         await settle_below(self._invocation, self._why, *cut)
-        for void in self._streams.unfinished():
+        for void in self._streams.end_unfinished():
             yield void
 
     def require_end(self, *, collect: bool) -> None:
@@ -430,7 +430,7 @@ class Streams:
             self._begun.pop(event.id, None)
         return event
 
-    def unfinished(self) -> list[Event]:
+    def end_unfinished(self) -> list[Event]:
         """One event for each answer that will never be complete: it says so."""
         return [
             msgspec.structs.replace(partial, content=None, interrupted=True)

@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from weft.compiler.instruction import Looked
+from weft.compiler.instruction import WatchedMapping
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import (
     Agent,
@@ -371,7 +371,7 @@ class NodeRun(Visitor[Events]):
         finally:
             await events.aclose()
         await settle_below(self.invocation, "it took too long", inner.path)
-        for void in streams.unfinished():
+        for void in streams.end_unfinished():
             yield void
         words = f"`{node.body.name}` took longer than {node.seconds:g} s"
         failure = await self._fail(node, "timeout", words)
@@ -470,9 +470,9 @@ class NodeRun(Visitor[Events]):
             endorsed = dict.fromkeys(node.endorses, TRUSTED)
         yield await self._commit(node, actions, endorsed=endorsed)
 
-    def _state(self) -> "Looked[Json]":
+    def _state(self) -> "WatchedMapping[Json]":
         """The state here, for reading only; it knows what was read."""
-        return Looked(self.invocation.forks.state_at(self.place))
+        return WatchedMapping(self.invocation.forks.state_at(self.place))
 
     async def _is_over(self, loop: Loop) -> bool:
         """Whether the loop's predicate says that it is over."""

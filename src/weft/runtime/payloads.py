@@ -20,7 +20,7 @@ from weft.session.store import artifact_name, load_attachments
 from weft.values import Json, JsonObject, compact, require_json
 
 
-class Returned(msgspec.Struct, frozen=True):
+class ToolPayload(msgspec.Struct, frozen=True):
     """A tool's result: JSON, and the media that came with it."""
 
     response: JsonObject
@@ -31,20 +31,20 @@ LIMIT = 1_000_000
 """How many characters of JSON one result may put into the log; more is kept as an artifact."""
 
 
-def to_returned(value: object) -> Returned:
+def to_returned(value: object) -> ToolPayload:
     """What a function returned, as a result: a mapping as it is, anything else under `result`."""
     if type(value) is str:
-        return Returned({"result": value})
+        return ToolPayload({"result": value})
     value = _with_files(value)
     media = _media(value)
     if media is not None:
         texts = [part.text for part in media if part.text]
         media_parts = tuple(part for part in media if not part.text)
         response: JsonObject = {"result": "\n".join(texts)} if texts else {}
-        return Returned(response, media_parts)
+        return ToolPayload(response, media_parts)
     without_media, taken = _beside(value)
     plain = to_json(without_media)
-    return Returned(plain if isinstance(plain, dict) else {"result": plain}, taken)
+    return ToolPayload(plain if isinstance(plain, dict) else {"result": plain}, taken)
 
 
 _BYTES = (bytes, bytearray, memoryview)

@@ -323,7 +323,7 @@ async def _events(
             if invocation.announced:
                 await after_run(invocation, _stopped_by(last))
             # readers are told to drop the pieces of answers that will never be complete
-            unfinished = streams.unfinished() if streams is not None else []
+            unfinished = streams.end_unfinished() if streams is not None else []
             for void in unfinished:
                 log.feed.pass_on(void, len(log.session.events))
             if not shared:

@@ -29,7 +29,7 @@ from weft.runtime.handles import Opening, UnknownHandle, hides_text
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import follow_labels, labels_in, refusal, restored_arguments
 from weft.runtime.payloads import (
-    Returned,
+    ToolPayload,
     is_small,
     keep_large,
     shorten_result,
@@ -492,7 +492,7 @@ class ToolCall:
         context: ToolContext | None,
         args: JsonObject,
         kwargs: dict[str, object],
-    ) -> Returned | None:
+    ) -> ToolPayload | None:
         """What the function returned, within its time limit and number of tries."""
         tool = bound.tool
         self.begun = tool.effect != "pure"
@@ -547,7 +547,7 @@ class ToolCall:
 
     async def _run_in_transaction(
         self, bound: BoundTool, context: ToolContext, kwargs: dict[str, object]
-    ) -> Returned | None:
+    ) -> ToolPayload | None:
         """Run the function in the store's transaction: its writes and its result, or neither."""
         async with self._invocation.log.transaction() as transaction:
             context.connection = transaction.connection
@@ -588,7 +588,7 @@ class ToolCall:
         result = self._finish(outcome)
         return self._invocation.ready(result) if result is not None else None
 
-    def _result_with_note(self, value: object, tool: Tool) -> Returned | None:
+    def _result_with_note(self, value: object, tool: Tool) -> ToolPayload | None:
         """What the function returned; the model is told of arguments that it did not choose."""
         returned = _result_of(value, tool)
         if returned is None or self._edited is None:
@@ -599,7 +599,7 @@ class ToolCall:
             names = (name for name, one in self._edited.items() if before.get(name) != one)
             edited = f"other values of {', '.join(names) or 'none of them'}"
         note = f"the user changed the arguments: the call was made with {edited}"
-        return Returned({**returned.response, "note": note}, returned.parts)
+        return ToolPayload({**returned.response, "note": note}, returned.parts)
 
     async def _confirmation(
         self,
@@ -719,14 +719,14 @@ async def _must_ask(tool: Tool, args: JsonObject, context: ToolContext) -> tuple
         return True, f" ({words})"
 
 
-def _result_of(value: object, tool: Tool) -> Returned | None:
+def _result_of(value: object, tool: Tool) -> ToolPayload | None:
     """What the function returned as a result; nothing, for a long-running one that has none yet."""
     if value is None and tool.long_running:
         return None
     try:
         return to_returned(value)
     except SessionError as error:
-        return Returned(
+        return ToolPayload(
             {
                 "error": f"{tool.name} returned what is not JSON: {error.where}: {error.message};"
                 f" {error.hint}"
@@ -883,7 +883,7 @@ async def run_agent_tool(
     call: FunctionCall,
     args: JsonObject,
     label: TrustLabel,
-) -> Returned:
+) -> ToolPayload:
     """Run the tool's agent on the arguments; an agent that fails is an error result."""
     from weft.runtime.flows import run_node
 
@@ -906,19 +906,19 @@ async def run_agent_tool(
                 pass
     except NodeFailed as failure:
         code, words = failure.event.error_code, failure.event.error_message
-        return Returned({"error": f"{node.name} failed: {code}: {words}"})
+        return ToolPayload({"error": f"{node.name} failed: {code}: {words}"})
     answers = _answers(invocation, call_id)
     if not answers:
-        return Returned({"result": ""})
+        return ToolPayload({"result": ""})
     if isinstance(node, Agent) and node.output_schema is not None:
         value, _ = parse(node, answers[-1].text, wrapped=None)
-        return Returned(value if isinstance(value, dict) else {"result": value})
+        return ToolPayload(value if isinstance(value, dict) else {"result": value})
     answer_text = answers[0].text if len(answers) == 1 else None
     if answer_text is None:
         answer_text = "\n\n".join(f"[{one.author}]: {one.text}" for one in answers)
     if any(map(is_cut, answers)):
-        return Returned({"result": answer_text, "note": "this was cut off at the token limit"})
-    return Returned({"result": answer_text})
+        return ToolPayload({"result": answer_text, "note": "this was cut off at the token limit"})
+    return ToolPayload({"result": answer_text})
 
 
 def describe_outcome(

@@ -237,7 +237,7 @@ class Session:
         """
         from weft.session.session_json import SavedSession, encode_session
 
-        events = [stored(event) for event in self.events]
+        events = [without_temp_delta(event) for event in self.events]
         return encode_session(
             SavedSession(
                 self.id,
@@ -339,7 +339,7 @@ def read_session(path: "Path", *, trusted: bool = False) -> Session:
     return Session.from_json(data, name=str(path), trusted=trusted)
 
 
-def stored(event: Event) -> Event:
+def without_temp_delta(event: Event) -> Event:
     """The event without its `temp:` deltas."""
     delta = event.actions.state_delta
     for key in delta:

@@ -616,7 +616,7 @@ class _Waiting(NamedTuple):
     open: dict[str, _WaitingCall] = {}
     names: dict[str, str] = {}
     """Whom the calls are to, by id, as far as a result may still say that they wait."""
-    begun: "_Begun | None" = None
+    begun: "_WaitingBefore | None" = None
     """The invocations so far, the newest first: a rewind goes back to what waited before one."""
     before: Container[str] = ()
     """Invocations before those, in which nothing ever waited."""
@@ -626,7 +626,7 @@ class _Waiting(NamedTuple):
         open, names, begun = {**self.open}, {**self.names}, self.begun
         for event in events:
             if begun is None or begun.invocation_id != event.invocation_id:
-                begun = _Begun(event.invocation_id, {**open}, {**names}, begun)
+                begun = _WaitingBefore(event.invocation_id, {**open}, {**names}, begun)
             target = event.actions.rewind_before_invocation_id
             if not target:
                 open = _after(event, open, names)
@@ -638,18 +638,18 @@ class _Waiting(NamedTuple):
         return _Waiting(open, names, begun, self.before)
 
 
-class _Begun(NamedTuple):
+class _WaitingBefore(NamedTuple):
     """What waited when events of an invocation began, and the same of what came before."""
 
     invocation_id: str
     open: dict[str, _WaitingCall]
     names: dict[str, str]
-    earlier: "_Begun | None"
+    earlier: "_WaitingBefore | None"
 
 
-def _first(begun: _Begun | None, invocation_id: str) -> _Begun | None:
+def _first(begun: _WaitingBefore | None, invocation_id: str) -> _WaitingBefore | None:
     """Where the invocation began; its events may be mixed with those of others."""
-    first: _Begun | None = None
+    first: _WaitingBefore | None = None
     while begun is not None:
         if begun.invocation_id == invocation_id:
             first = begun

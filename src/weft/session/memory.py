@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from weft.errors import SessionBusy, StoreError, UsageError, describe_kind
 from weft.session.event import Event, apply_delta, number_events, scope_of
-from weft.session.log import Session, positions_of, stored
+from weft.session.log import Session, positions_of, without_temp_delta
 from weft.session.lookback import waiting_in
 from weft.session.store import (
     Busy,
@@ -194,7 +194,7 @@ class MemoryStore:
 
     async def take(self, key: SessionKey, value: Session) -> Session:
         """A new session that goes on with a session value, and shares its log."""
-        return self._insert_new(key, value.initial, lambda session: taken(session, value))
+        return self._insert_new(key, value.initial, lambda session: measure_growth(session, value))
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
@@ -355,7 +355,7 @@ def grow(session: Session, events: Sequence[Event]) -> Growth:
             writes = True
             break
     if writes:
-        events = tuple(map(stored, events))
+        events = tuple(map(without_temp_delta, events))
     after = session.append(*events)
     if after is session:
         return Growth(after, [], {}, {}, {})
@@ -368,7 +368,7 @@ def grow(session: Session, events: Sequence[Event]) -> Growth:
 _state_delta = attrgetter("actions.state_delta")
 
 
-def taken(session: Session, value: Session) -> Growth:
+def measure_growth(session: Session, value: Session) -> Growth:
     """What a new session comes to that goes on with the log of a value.
 
     The log is shared as it is, with everything that was derived from it, unless it holds
@@ -379,7 +379,7 @@ def taken(session: Session, value: Session) -> Growth:
     for event in added:
         delta = event.actions.state_delta
         # partial events and `temp:` keys are never stored: such a log cannot be shared as it is
-        if event.partial or (delta and stored(event) is not event):
+        if event.partial or (delta and without_temp_delta(event) is not event):
             return grow(session, added)
         if delta:
             deltas.append(delta)
@@ -439,7 +439,7 @@ def has_all(log: Strand[Event], events: Sequence[Event]) -> bool:
             return False
         known = log[at]
         # a step that is repeated after a crash makes the same event at another time
-        if known != replace(stored(event), timestamp=known.timestamp):
+        if known != replace(without_temp_delta(event), timestamp=known.timestamp):
             return False
     return True
 

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from weft.content import Value, untrusted
+from weft.content import Value, distrust
 from weft.errors import SessionError, describe_kind
 from weft.late import late_pattern
 from weft.session.event import Event, event_from, respell_fields
@@ -258,7 +258,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def _strip_trust(event: Event) -> Event:
     """The event as it counts where nobody knows that Weft wrote it."""
     content, metadata = event.content, event.custom_metadata
-    if content is not None and (mended := untrusted(content)) is not content:
+    if content is not None and (mended := distrust(content)) is not content:
         event = replace(event, content=mended)
     if metadata is None:
         return event

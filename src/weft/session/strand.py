@@ -153,14 +153,15 @@ class Strand(Sequence[Item], Generic[Item]):
     def grown(self, items: Sequence[Item]) -> "Strand[Item]":
         """As `extend`, for whoever holds the lock, or is the only one to extend this strand."""
         backing = self._backing
+        settled = self.settled
         # somebody has extended the same backing: this strand gets one of its own
-        if self.tail or len(backing) != self.settled:
+        if self.tail or len(backing) != settled:
             return Strand([*self, *items])
         backing.extend(items)
         view = object.__new__(self.__class__)  # as `_view`: this is done at every step
         view._backing = backing
         view.tail = ()
-        view.settled = view.length = len(backing)
+        view.settled = view.length = settled + len(items)
         view.tip = items[-1] if items else self.tip
         view.memo = self.memo
         view.lock = self.lock

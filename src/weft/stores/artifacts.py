@@ -80,8 +80,9 @@ class MemoryArtifacts:
 class FileArtifacts:
     """Artifacts as JSON files below `root`, which is made if it does not exist.
 
-    A version is written next to its place and then moved there, so it is whole or absent. The
-    place is claimed first, with an empty file, so that of two writers each gets its own.
+    A version is written next to its place and then linked there, so it is whole or absent, and of
+    two writers each gets its own. Where the file system has no links, the place is claimed with an
+    empty file first.
     """
 
     def __init__(self, root: "str | Path") -> None:
@@ -142,10 +143,10 @@ class FileArtifacts:
                 # the folder's name has only a part of the artifact's: the whole stands in a file
                 _write(folder / "name.json", json.dumps(place[3]).encode())
             version = max(_numbers(folder), default=-1) + 1
-            # another writer may have claimed the number since the folder was listed
-            while not _claim(folder / f"{version}.json"):
-                version += 1
-            _write(folder / f"{version}.json", data)
+            with _put_on_disk(folder, data) as written:
+                # another writer may have taken the number since the folder was listed
+                while not _link(written, folder / f"{version}.json"):
+                    version += 1
         return version
 
     def _load(self, place: tuple[str, str, str | None, str], version: int | None) -> Part | None:
@@ -272,33 +273,46 @@ def _name_of(folder: "Path") -> str:
     return str(json.loads((folder / "name.json").read_bytes()))
 
 
-def _claim(file: "Path") -> bool:
+def _link(written: "Path", file: "Path") -> bool:
+    """Give what was written its place; whether that was free."""
     try:
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        os.link(written, file)
     except FileExistsError:
         return False
+    except OSError:  # no links here; whatever else is wrong is found again
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        except FileExistsError:
+            return False
+        written.replace(file)
     return True
 
 
 def _write(file: "Path", data: bytes) -> None:
     """Put the data into the file at once, on the disk."""
-    temporary = file.with_name(f".{os.urandom(8).hex()}")
+    with _put_on_disk(file.parent, data) as written:
+        written.replace(file)
+
+
+@contextmanager
+def _put_on_disk(folder: "Path", data: bytes) -> Generator["Path", None, None]:
+    """A new file with the data, on the disk; it is gone afterwards where it was not moved."""
+    written = folder / f".{os.urandom(8).hex()}"
     try:
-        with temporary.open("xb") as stream:
+        with written.open("xb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.replace(file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        yield written
+    finally:
+        written.unlink(missing_ok=True)
     if os.name == "posix":
         # the name is in the directory, which is written to the disk by itself
-        folder = os.open(file.parent, os.O_RDONLY)
+        number = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(number)
         finally:
-            os.close(folder)
+            os.close(number)
 
 
 @contextmanager

@@ -105,7 +105,11 @@ class Relay:
         self._sending: asyncio.Task[None] | None = None
         self._clock: asyncio.TimerHandle | None = None
         """When to look next who follows."""
-        self._watching: asyncio.Task[None] | None = None
+        self._watches = False
+        """Whether this process is told who follows what."""
+        self._watching: asyncio.Task[bool] | None = None
+        self._watch_next = 0.0
+        """When to ask to be told, at the earliest."""
         self._begun = ""
         """The first parts of a letter whose last has not come."""
 
@@ -139,12 +143,17 @@ class Relay:
                 async with asyncio.timeout(2.0):
                     await self._carrier.listen(self, follows=True)
 
-    async def watch(self) -> None:
-        """Be told from now on who follows what: for a process that runs sessions of others."""
+    async def watch(self) -> bool:
+        """Be told from now on who follows what: for a process that runs sessions of others.
+
+        Whether that worked: a database may be away, or slow. Then it is asked again.
+        """
         if self._here() is not None:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(2.0):
                     await self._carrier.listen(self, runs=True)
+                self._watches = True
+        return self._watches
 
     def begin(
         self, key: SessionKey, backlog: Callable[[], Iterable[StreamedPiece]], follower: str | None
@@ -178,8 +187,9 @@ class Relay:
         """Send a piece of a run to all who follow its session."""
         now, number = time.monotonic(), run.number
         # most runs are over sooner, and a listening connection would be opened for nothing
-        is_new_here = self._watching is None and not self._carrier.looks
-        if is_new_here and now - run.begun >= _WATCH_AFTER:
+        is_told = self._watches or self._carrier.looks
+        if not is_told and now >= max(run.begun + _WATCH_AFTER, self._watch_next):
+            self._watch_next = now + _ANNOUNCE_EVERY
             self._watching = asyncio.get_running_loop().create_task(self.watch())
         followers = self._followers.get(number)
         if followers is None:

@@ -173,7 +173,7 @@ class FileLeases:
 
     def take(self, lease: LocalLease) -> bool:
         """Take the lock for the one who is first in line; False if another process has it."""
-        locks, place = self._opened(), place_of(lease.key)
+        locks, place = self._open_locks(), place_of(lease.key)
         if not locks.take(place):
             return False
         self._holders.add(lease, locks.next_turn(place))
@@ -181,7 +181,7 @@ class FileLeases:
 
     def turn(self, key: SessionKey) -> float:
         """Which turn the holder of a session has, in whichever process: a request is for that."""
-        return self._opened().turn(place_of(key))
+        return self._open_locks().turn(place_of(key))
 
     def _free_lock(self, key: SessionKey) -> None:
         self._holders.remove(key)
@@ -199,7 +199,7 @@ class FileLeases:
 
     def is_taken(self, key: SessionKey) -> bool:
         """Whether another process has the lock."""
-        return key not in self._holders and self._opened().is_taken(place_of(key))
+        return key not in self._holders and self._open_locks().is_taken(place_of(key))
 
     def stop(self, asked: Sequence[tuple[SessionKey, float]]) -> None:
         """Interrupt the holders whom somebody has asked to stop: by their turns, not by a clock."""
@@ -210,7 +210,7 @@ class FileLeases:
         """Make or migrate the file while no other thread or process does."""
         # a lock of the file keeps out other processes only, not other threads of this one
         with self._opening:
-            locks = self._opened()
+            locks = self._open_locks()
             while not locks.take(OPENING, wait=True):
                 time.sleep(_OPENING_PAUSE)  # one who has a file of locks that was deleted
             try:
@@ -218,7 +218,7 @@ class FileLeases:
             finally:
                 locks.free(OPENING)
 
-    def _opened(self) -> FileLocks:
+    def _open_locks(self) -> FileLocks:
         with self._lock:
             if self._locks is None:
                 self._locks = FileLocks(self._path, database=self._database)

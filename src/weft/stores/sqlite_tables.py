@@ -140,7 +140,7 @@ def read_newest(
         return None
     # not cached, or deleted and made anew under the same name
     if cached is None or cached.number != row.number:
-        cached = row.begun(StateReader(key))
+        cached = row.read_beginning(StateReader(key))
         if row.chaptered and (opened := _by_chapters(connection, cached, row, path)) is not None:
             return opened
     elif row.length < len(cached.events):  # the file was replaced by an older one
@@ -171,7 +171,7 @@ def read_sound(connection: sqlite3.Connection, reader: StateReader) -> StoredSes
     row = _session_row(connection, reader.key)
     if row is None:
         return None
-    stored, problems = read_readable(row.begun(reader), _rows(connection, row, 0))
+    stored, problems = read_readable(row.read_beginning(reader), _rows(connection, row, 0))
     reader.problems.extend(problems)
     return stored
 

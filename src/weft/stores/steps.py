@@ -501,7 +501,7 @@ class SessionRow(NamedTuple):
     chaptered: int
     archived: int
 
-    def begun(self, reader: StateReader) -> StoredSession:
+    def read_beginning(self, reader: StateReader) -> StoredSession:
         """The session before its first event."""
         state = as_bytes(self.state)
         initial = reader.initial(self.created, state, self.checksum, self.archived)
@@ -544,7 +544,7 @@ def read_part(
         packed = yield from _packed_from(sql, number, first)
         writing = [one for one in packed if b'"stateDelta"' in one[1].data] + writing
     reader = StateReader(key)
-    begun = row.begun(reader)
+    begun = row.read_beginning(reader)
     shared = yield from read_shared(sql, reader)
     events, wrote = (
         [read_row(row, position, where=str(key)) for position, row in rows]

@@ -513,7 +513,7 @@ def filters() -> Filters:
     """The filters, made with libseccomp."""
     import pyseccomp as seccomp  # type: ignore[import-untyped, unused-ignore]
 
-    def exported(rules: "seccomp.SyscallFilter") -> bytes:
+    def export_rules(rules: "seccomp.SyscallFilter") -> bytes:
         with TemporaryFile() as file:
             rules.export_bpf(file)
             file.seek(0)
@@ -551,8 +551,8 @@ def filters() -> Filters:
             add(code, refused, "fork")
             add(code, refused, "vfork")
             add(code, refused, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _THREAD, 0))
-        codes.append(exported(code))
-    return Filters(exported(sandbox), *codes)
+        codes.append(export_rules(code))
+    return Filters(export_rules(sandbox), *codes)
 
 
 # --- the probe

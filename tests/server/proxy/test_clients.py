@@ -4,18 +4,24 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
-from google import genai
-from google.genai import types
 
 from tests.server.proxy.talks import LONG, TALKS, Talk
 from tests.server.proxy.test_recall import POLICY, recall
 from tests.server.proxy.upstream import Proxied, Reply, Seen, proxying
+from tests.support.late import late
 from weft.dialects.answers import answer_form
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+    from google import genai
+    from google.genai import types
+else:
+    anthropic, openai = late("anthropic"), late("openai")
+    genai, types = late("google.genai"), late("google.genai.types")
 
 CHAT, RESPONSES, ANTHROPIC, GEMINI = TALKS
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
@@ -58,7 +64,7 @@ def result_of(name: str) -> str:
 TOOLS = ("read", "look")
 
 
-def run_chat(client: openai.OpenAI, *, stream: bool) -> str:
+def run_chat(client: "openai.OpenAI", *, stream: bool) -> str:
     messages: list[Any] = [{"role": "user", "content": [
         {"type": "text", "text": "Which worker was slow?"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}},
@@ -95,7 +101,7 @@ def run_chat(client: openai.OpenAI, *, stream: bool) -> str:
     return said
 
 
-def run_responses(client: openai.OpenAI, *, stream: bool) -> str:
+def run_responses(client: "openai.OpenAI", *, stream: bool) -> str:
     items: list[Any] = [{"role": "user", "content": "Which worker was slow?"}]
     tools: list[Any] = [
         {"type": "function", "name": name, "parameters": {"type": "object"}, "strict": False}
@@ -123,7 +129,7 @@ def run_responses(client: openai.OpenAI, *, stream: bool) -> str:
     return said
 
 
-def run_anthropic(client: anthropic.Anthropic, *, stream: bool) -> str:
+def run_anthropic(client: "anthropic.Anthropic", *, stream: bool) -> str:
     source = {"type": "base64", "media_type": "image/png", "data": PICTURE}
     mark = {"type": "ephemeral"}
     messages: list[Any] = [{"role": "user", "content": [
@@ -158,7 +164,7 @@ def run_anthropic(client: anthropic.Anthropic, *, stream: bool) -> str:
     return said
 
 
-def run_gemini(client: genai.Client, *, stream: bool) -> str:
+def run_gemini(client: "genai.Client", *, stream: bool) -> str:
     contents: list[Any] = [
         types.Content(role="user", parts=[types.Part(text="Which worker was slow?")])
     ]

@@ -4,14 +4,16 @@ import datetime
 import hashlib
 import re
 import secrets
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tests.standins.gemini.errors import Refused, refused_field
 from tests.standins.gemini.models import GeminiModel
-from tests.standins.gemini.shapes import CacheChange, CacheRequest
 from weft.dialects import count_request
 from weft.dialects.gemini import CACHED
 from weft.values import Json, JsonObject, canonical
+
+if TYPE_CHECKING:
+    from tests.standins.gemini.shapes import CacheChange, CacheRequest
 
 _HOUR = datetime.timedelta(hours=1)
 _SECONDS = re.compile(r"(\d+(?:\.\d{1,9})?)s")
@@ -80,7 +82,7 @@ class KeptContents:
     def __init__(self) -> None:
         self._kept: dict[str, Kept] = {}
 
-    def make(self, body: JsonObject, request: CacheRequest, model: GeminiModel) -> Kept:
+    def make(self, body: JsonObject, request: "CacheRequest", model: GeminiModel) -> Kept:
         """Keep a beginning, if it is large enough."""
         beginning = {key: body[key] for key in ("contents", *CACHED) if key in body}
         tokens = count_request(beginning, dialect="gemini", model=model.name)
@@ -111,7 +113,7 @@ class KeptContents:
             raise Refused(f"CachedContent not found (or permission denied): {name}", status=403)
         return kept
 
-    def change(self, name: str, request: CacheChange) -> Kept:
+    def change(self, name: str, request: "CacheChange") -> Kept:
         """Let it live until another time."""
         kept = self.named(name)
         expires = _expires(request.ttl, request.expire_time)

@@ -5,14 +5,19 @@ The messages are in the provider's manner, and name the place as it does.
 
 import re
 from collections.abc import Container, Sequence
-from typing import NamedTuple
-
-from google.genai import types
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.standins.gemini.errors import Refused, refused_field
 from tests.standins.gemini.models import GeminiModel
-from tests.standins.gemini.shapes import CacheRequest, GenerateRequest
 from tests.standins.gemini.signatures import genuine
+from tests.support.late import late
+
+if TYPE_CHECKING:
+    from google.genai import types
+
+    from tests.standins.gemini.shapes import CacheRequest, GenerateRequest
+else:
+    types = late("google.genai.types")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _MOST_TOOLS = 512
@@ -26,7 +31,7 @@ _DATA = (
 
 
 def check_request(
-    request: GenerateRequest, model: GeminiModel, *, given: Container[bytes] = ()
+    request: "GenerateRequest", model: GeminiModel, *, given: Container[bytes] = ()
 ) -> None:
     """Refuse what this model would refuse; `given` are signatures that a script brought along."""
     check_contents(request.contents or [], "contents")
@@ -52,7 +57,7 @@ def check_request(
     _check_signatures(request.contents or [], model, given)
 
 
-def check_cached(request: CacheRequest) -> None:
+def check_cached(request: "CacheRequest") -> None:
     """Refuse what cannot be kept as the beginning of a request."""
     if request.contents:
         _check_turns(request.contents, "contents", complete=False)
@@ -63,14 +68,14 @@ def check_cached(request: CacheRequest) -> None:
     _check_choice(request.tool_config, check_tools(request.tools or []), cached=False)
 
 
-def check_contents(contents: Sequence[types.Content], place: str) -> None:
+def check_contents(contents: "Sequence[types.Content]", place: str) -> None:
     """There is something to answer; roles are known; calls are answered where they stand."""
     if not contents:
         raise refused_field(place, f"* GenerateContentRequest.{place}: contents is not specified\n")
     _check_turns(contents, place, complete=True)
 
 
-def _check_turns(contents: Sequence[types.Content], place: str, *, complete: bool) -> None:
+def _check_turns(contents: "Sequence[types.Content]", place: str, *, complete: bool) -> None:
     for index, content in enumerate(contents):
         at = f"{place}[{index}]"
         if (content.role or "user") not in ("user", "model"):
@@ -105,10 +110,10 @@ class _Turn(NamedTuple):
 
     role: str
     start: int
-    parts: list[types.Part]
+    parts: "list[types.Part]"
 
 
-def _turns(contents: Sequence[types.Content]) -> list[_Turn]:
+def _turns(contents: "Sequence[types.Content]") -> list[_Turn]:
     turns: list[_Turn] = []
     for index, content in enumerate(contents):
         role = content.role or "user"
@@ -118,7 +123,7 @@ def _turns(contents: Sequence[types.Content]) -> list[_Turn]:
     return turns
 
 
-def _check_part(part: types.Part, at: str) -> None:
+def _check_part(part: "types.Part", at: str) -> None:
     data = [name for name in _DATA if getattr(part, name) is not None]
     if len(data) > 1:
         raise refused_field(at, f"oneof field 'data' is already set. Cannot set '{data[1]}'")
@@ -143,7 +148,7 @@ def _check_part(part: types.Part, at: str) -> None:
 
 
 def _check_pairs(
-    calls: Sequence[types.FunctionCall], results: Sequence[types.FunctionResponse], at: str
+    calls: "Sequence[types.FunctionCall]", results: "Sequence[types.FunctionResponse]", at: str
 ) -> None:
     """Results stand in the turn after their calls, as many, in order, under the same names."""
     if not calls and results:
@@ -168,11 +173,11 @@ def _check_pairs(
             )
 
 
-def _called(named: types.FunctionCall | types.FunctionResponse) -> str:
+def _called(named: "types.FunctionCall | types.FunctionResponse") -> str:
     return f"{named.name}#{named.id}" if named.id else named.name or ""
 
 
-def _check_system(content: types.Content) -> None:
+def _check_system(content: "types.Content") -> None:
     if not content.parts or any(not part.text for part in content.parts):
         raise refused_field(
             "system_instruction", "Please provide text parts in the system instruction."
@@ -180,7 +185,7 @@ def _check_system(content: types.Content) -> None:
 
 
 def _check_signatures(
-    contents: Sequence[types.Content], model: GeminiModel, given: Container[bytes]
+    contents: "Sequence[types.Content]", model: GeminiModel, given: Container[bytes]
 ) -> None:
     """Signatures are as given, with the parts they were given for; calls of the turn have one.
 
@@ -212,7 +217,7 @@ def _check_signatures(
             first = False
 
 
-def check_tools(tools: Sequence[types.Tool]) -> tuple[str, ...]:
+def check_tools(tools: "Sequence[types.Tool]") -> tuple[str, ...]:
     """The names of all functions, once every declaration is one."""
     names: list[str] = []
     for index, tool in enumerate(tools):
@@ -233,7 +238,7 @@ def check_tools(tools: Sequence[types.Tool]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _check_declaration(declaration: types.FunctionDeclaration, at: str) -> None:
+def _check_declaration(declaration: "types.FunctionDeclaration", at: str) -> None:
     if not _NAME.fullmatch(declaration.name or ""):
         raise refused_field(
             f"{at}.name",
@@ -254,7 +259,7 @@ def _check_declaration(declaration: types.FunctionDeclaration, at: str) -> None:
             )
 
 
-def _parameters(declaration: types.FunctionDeclaration) -> list[str]:
+def _parameters(declaration: "types.FunctionDeclaration") -> list[str]:
     if declaration.parameters is not None:
         return list(declaration.parameters.properties or {})
     schema: object = declaration.parameters_json_schema
@@ -265,7 +270,7 @@ def _parameters(declaration: types.FunctionDeclaration) -> list[str]:
 
 
 def _check_choice(
-    config: types.ToolConfig | None, declared: Sequence[str], *, cached: bool
+    config: "types.ToolConfig | None", declared: Sequence[str], *, cached: bool
 ) -> None:
     calling = config.function_calling_config if config is not None else None
     if calling is None:
@@ -290,7 +295,7 @@ def _check_choice(
             )
 
 
-def _check_settings(settings: types.GenerationConfig, model: GeminiModel) -> None:
+def _check_settings(settings: "types.GenerationConfig", model: GeminiModel) -> None:
     place = "generation_config"
     if settings.response_schema is not None and settings.response_json_schema is not None:
         raise refused_field(

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 from urllib.parse import parse_qs
 
 import msgspec
@@ -16,18 +16,17 @@ from tests.standins.gemini.cache import KeptContents, ReadBefore, after
 from tests.standins.gemini.errors import Refused, refused_for_now, refused_key
 from tests.standins.gemini.laws import check_cached, check_contents, check_request
 from tests.standins.gemini.models import GeminiModel
-from tests.standins.gemini.shapes import (
-    CacheChange,
-    CacheRequest,
-    CountRequest,
-    GenerateRequest,
-    read_body,
-)
+from tests.support.late import late
 from weft.dialects import count_request
 from weft.errors import DeclarationError, ModelError
 from weft.ir import Prompt
 from weft.models.scripted import Answer, Entry, Failure, Later, prepare, resolve
 from weft.values import JsonObject
+
+if TYPE_CHECKING:
+    from tests.standins.gemini import shapes
+else:
+    shapes = late("tests.standins.gemini.shapes")
 
 _VERSIONS = ("v1", "v1beta", "v1alpha")
 _STATUSES = {"rate_limited": 429, "overloaded": 503, "timeout": 504, "auth": 403, "not_found": 404}
@@ -120,7 +119,7 @@ class Service:
             case "GET", ["cachedContents", name]:
                 return _json(self._kept.named(f"cachedContents/{name}").body())
             case "PATCH", ["cachedContents", name]:
-                _, change = read_body(CacheChange, came.raw)
+                _, change = shapes.read_body(shapes.CacheChange, came.raw)
                 return _json(self._kept.change(f"cachedContents/{name}", change).body())
             case "DELETE", ["cachedContents", name]:
                 self._kept.drop(f"cachedContents/{name}")
@@ -173,7 +172,7 @@ class Service:
         return HTMLResponse(_NOWHERE, status_code=404)
 
     async def _generate(self, came: GeminiRequest, model: GeminiModel, *, stream: str) -> Response:
-        body, request = read_body(GenerateRequest, came.raw)
+        body, request = shapes.read_body(shapes.GenerateRequest, came.raw)
         check_request(request, model, given=self._given)
         kept = 0
         if request.cached_content is not None:
@@ -248,7 +247,7 @@ class Service:
                 self._given.add(base64.b64decode(padded.translate(_STANDARD)))
 
     def _keep(self, came: GeminiRequest, version: str) -> JsonObject:
-        body, request = read_body(CacheRequest, came.raw)
+        body, request = shapes.read_body(shapes.CacheRequest, came.raw)
         name = (request.model or "").removeprefix("models/")
         model = self._model(name, version, "createCachedContent")
         check_cached(request)
@@ -307,7 +306,7 @@ def _streamed(bodies: Sequence[JsonObject], form: str, *, ends: bool) -> list[by
 
 
 def _counted(raw: bytes, model: GeminiModel) -> JsonObject:
-    body, request = read_body(CountRequest, raw)
+    body, request = shapes.read_body(shapes.CountRequest, raw)
     whole = request.generate_content_request
     if whole is not None:
         if request.contents is not None:

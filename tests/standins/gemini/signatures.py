@@ -6,11 +6,13 @@ server knows one when it comes back, also one that was started later.
 
 import base64
 import hashlib
-
-from google.genai import types
+from typing import TYPE_CHECKING
 
 from weft.dialects.gemini import FOREIGN_SIGNATURE
 from weft.values import Json, JsonObject, canonical
+
+if TYPE_CHECKING:
+    from google.genai import types
 
 _FOREIGN = (FOREIGN_SIGNATURE, "context_engineering_is_the_way_to_go")
 """What the provider documents for calls that it did not make."""
@@ -26,7 +28,7 @@ def signature(number: int, part: JsonObject) -> str:
     return base64.b64encode(_signed(number.to_bytes(_NUMBER, "big"), told)).decode("ascii")
 
 
-def genuine(part: types.Part) -> bool:
+def genuine(part: "types.Part") -> bool:
     """Whether a part came back with the signature it was given, or with one that is documented."""
     given = part.thought_signature or b""
     if given in _FOREIGN_BYTES:

@@ -378,7 +378,7 @@ class TokenTrace:
         cut = self._engine.cut(text)
         return cut if cut[-1:] == (token,) else (token,)
 
-    def known(self, repeated: JsonObject) -> int | None:
+    def count_known(self, repeated: JsonObject) -> int | None:
         """How many tokens the engine knows again in `repeated`: the request with its answer.
 
         None where nobody can say. The last token it wrote is never among them: the engine has

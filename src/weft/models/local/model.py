@@ -125,7 +125,7 @@ class LocalModel:
                     if request.shows(begun):
                         yield delta
             body = request.read(answer.body())
-            known = await asyncio.to_thread(self._known, wire, body, trace)
+            known = await asyncio.to_thread(self._count_known, wire, body, trace)
             yield _with_known_tokens(lift(_DIALECT, body), known)
         except ModelError as error:
             raise self._under_own_name(error, engine) from error
@@ -141,14 +141,14 @@ class LocalModel:
         file, engine = running
         return engine.tokens(request_for(wire, takes_tools=file.takes_tools, limit=1).body)
 
-    def _known(self, wire: JsonObject, body: JsonObject, trace: TokenTrace) -> int | None:
+    def _count_known(self, wire: JsonObject, body: JsonObject, trace: TokenTrace) -> int | None:
         """How many tokens of the request and its answer the next request will not read again."""
         answers = [choice.get("message") for choice in objects_in(body.get("choices"))]
         turns: list[Json] = [*objects_in(wire.get("messages")), *answers, _NEXT]
         file, _ = self.start()
         repeated = request_for({**wire, "messages": turns}, takes_tools=file.takes_tools, limit=1)
         try:
-            return trace.known(repeated.body)
+            return trace.count_known(repeated.body)
         except ModelError:
             return None  # the template rejects such turns, so no request can have them
 
