@@ -93,9 +93,7 @@ class Rows(NamedTuple):
         return cls(segments, steps)
 
 
-def make_rows(
-    data: list[Path], policies: list[str], count: int, context: int, least: int
-) -> Rows:
+def make_rows(data: list[Path], policies: list[str], count: int, context: int, least: int) -> Rows:
     """Choose steps of recordings, and compile them under each policy."""
     from weft.declare.words import policy_from
     from weft.recordings.read import files_in, read_files
