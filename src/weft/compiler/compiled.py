@@ -404,6 +404,11 @@ class Compilation:
 
         return diff(self, other)
 
+    @property
+    def priced(self) -> "Compilation":
+        """The request as its provider was asked to keep it: what it costs is worked out of that."""
+        return self
+
     @cached_property
     def cached(self) -> Prediction:
         """How many of its tokens the provider has read before, as far as that can be told."""

@@ -25,6 +25,7 @@ from weft.declare.words import policy_from
 from weft.diagnostics import Origin
 from weft.dialects import Entry
 from weft.errors import UsageError
+from weft.inspector.overlay import OverlayWalk
 from weft.inspector.recorded import RecordedCalls, find_usage_difference
 from weft.inspector.words import CallTiming, MaskedTexts, find_timings, label_calls
 from weft.ir import ResultBlock
@@ -228,6 +229,8 @@ class Inspection:
         """Parts of requests that the recording does not hold, so nobody here can count them."""
         self.recorded: RecordedCalls | None = None
         """The calls as they were, where this is another program's recording."""
+        self.overlaid: tuple[RecordedCalls, str] | None = None
+        """The calls that this compiles otherwise, and another model to ask, if one is named."""
         self.bill: Receipt | None = None
         """The receipt of who sent the requests, where that is not who recorded them."""
 
@@ -306,7 +309,7 @@ class Inspection:
     def steps(self) -> list[AnsweredStep]:
         """Every answer of a model with its request."""
         if self.recorded is not None:
-            return self.recorded.steps()
+            return self.recorded.steps
         return self._walk.take(self.session.events)
 
     @cached_property
@@ -314,6 +317,9 @@ class Inspection:
         return self._new_walk()
 
     def _new_walk(self) -> StepWalk:
+        if self.overlaid is not None:
+            recorded, model = self.overlaid
+            return OverlayWalk(self.root, recorded, config=self.config, model=model)
         return StepWalk(
             self.root,
             self.session,
@@ -418,11 +424,16 @@ class Inspection:
         rehearsed = self._rehearsed.get(variant)
         if rehearsed is not None:
             return rehearsed
-        return self.anew(
+        if variant == Variant():
+            return self  # nothing is changed
+        other = self.anew(
             self.session,
             root=variant.laid_over(self.root, self.config),
             config=variant.config(self.config),
         )
+        if self.recorded is not None:
+            other.overlaid = (self.recorded, variant.model)
+        return other
 
     @cached_property
     def plain(self) -> "Inspection":
@@ -462,6 +473,8 @@ class Inspection:
         rehearsed = self._rehearsed.get(variant)
         if rehearsed is not None:
             return rehearsed
+        if variant == Variant():
+            return self
         known = self._alone.get((number, variant))
         if known is not None:
             self._alone.move_to_end((number, variant))

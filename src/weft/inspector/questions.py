@@ -15,7 +15,7 @@ from weft.checker.check import check
 from weft.collector import collector_paused
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
-from weft.compiler.explain import notes_of
+from weft.compiler.explain import notes_of, weigh_tools
 from weft.compiler.report import block_text
 from weft.compiler.tools import declared_policy
 from weft.declare import Agent, C, Node, RunConfig
@@ -203,7 +203,7 @@ def dead_weight(inspection: Inspection) -> JsonObject:
         head = request.scale.head(request.lowered())
         rates = rates_for(request.prompt.model, tokens=request.tokens)
         read = request.cached.cached > sum(head.tools)
-        for tool, tokens in zip(request.prompt.tools, head.tools, strict=True):
+        for tool, tokens in weigh_tools(request):
             key = (request.prompt.agent, tool.name)
             row = tools.setdefault(
                 key,
