@@ -61,7 +61,7 @@ class OverlayWalk(StepWalk):
         config = msgspec.structs.replace(self._settings, model=named, strict=False)
         request = compile_before(event, agent, log, config=config)
         if request.dialect == recorded.dialect:
-            request.prompt = _with_head(request.prompt, prompt, agent)
+            request.prompt = _with_head(request.prompt, recorded.priced.prompt, agent)
         return request
 
     def _agent(self, home: Agent, prompt: Prompt, dialect: str) -> Agent:
@@ -202,4 +202,5 @@ def _with_head(prompt: Prompt, recorded: Prompt, agent: Agent) -> Prompt:
         tools=tuple(tools),
         config=recorded.config,
         output=recorded.output,
+        cache=recorded.cache or prompt.cache,
     )

@@ -430,10 +430,11 @@ class _Prompts:
 
 def _keeps_requests(recording: Recording) -> bool:
     """Whether a program asked its provider to keep requests: its bills say so, where there are."""
-    usages = [event.usage for event in recording.session.events if event.usage is not None]
-    kept = any(one.cached_content_token_count for one in usages)
-    written = any(event.provenance.cache_write for event in recording.session.events)
-    return kept or written or not usages
+    events = recording.session.events
+    usages = [event.usage for event in events if event.usage is not None]
+    billed = [usage for usage in usages if usage.prompt_token_count is not None]
+    kept = any(usage.cached_content_token_count for usage in billed)
+    return kept or any(event.provenance.cache_write for event in events) or not billed
 
 
 def _system_block(text: str) -> TextBlock:
