@@ -16,7 +16,8 @@ from weft.declare.tool import Tool
 from weft.dialects import dialect_named
 from weft.dialects.wire import ReadTool
 from weft.inspector.recorded import RecordedCalls
-from weft.ir import Prompt, ToolDecl
+from weft.ir import Feature, Prompt, ToolDecl
+from weft.ir.prompt import is_declared_for_calls
 from weft.recordings import ExchangeRecord, RecordedBlock
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, declared_tools
@@ -194,7 +195,8 @@ def _with_head(prompt: Prompt, recorded: Prompt, agent: Agent) -> Prompt:
     own = {tool.name for tool in agent.tools}
     kept = {tool.name for tool in prompt.tools}
     tools = [one for one in recorded.tools if one.name in kept or one.name not in own]
-    tools += [one for one in prompt.tools if one.name not in own]
+    # of the program, only its calls may be known: no tool is made up from them
+    tools += [one for one in prompt.tools if one.name not in own and not is_declared_for_calls(one)]
     added = [one for one in prompt.system if one.origin.kind not in ("field", "dialect")]
     return msgspec.structs.replace(
         prompt,
@@ -203,4 +205,5 @@ def _with_head(prompt: Prompt, recorded: Prompt, agent: Agent) -> Prompt:
         config=recorded.config,
         output=recorded.output,
         cache=recorded.cache or prompt.cache,
+        features=prompt.features if tools else Feature.NONE,
     )

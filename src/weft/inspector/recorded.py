@@ -22,7 +22,7 @@ from weft.compiler.plan import NamedModel, plan_for
 from weft.compiler.receipt import billed_load
 from weft.content import Content
 from weft.declare import Agent, RunConfig
-from weft.diagnostics import Origin
+from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import CHAT, DIALECTS, Entry, Lowered, dialect_named, facts_for
 from weft.errors import UsageError
 from weft.ir import Block, Feature, Item, ItemKind, Prompt, TextBlock, ToolDecl
@@ -49,6 +49,11 @@ class RecordedRequest(Compilation):
     def priced(self) -> Compilation:
         """The request as its provider was asked to keep it."""
         return self if self.marked is None else self.marked
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
+        """Nothing: it was not compiled, so there is nothing to say of that."""
+        return ()
 
     @cached_property
     def cached(self) -> Prediction:
@@ -424,7 +429,8 @@ class _Prompts:
             system=tuple(_system_block(text) for text in texts),
             tools=tools,
             config={**recording.config},
-            features=Feature.CALLS,
+            # without it nobody declares the tools that are called and that the file does not hold
+            features=Feature.CALLS if tools else Feature.NONE,
         )
 
 
