@@ -13,6 +13,7 @@ from weft.compiler.costs import Load, Rates, cost_of, load_for, rates_for
 from weft.compiler.explain import notes_of
 from weft.compiler.prefix import SourceMap
 from weft.compiler.report import block_text
+from weft.dialects import facts_for
 from weft.inspector.inspection import Inspection, SourceTokens, Variant
 from weft.inspector.recorded import RecordedCalls
 from weft.inspector.request import RequestView
@@ -259,7 +260,7 @@ def _share_of(cost: float, ledger: Ledger) -> str:
 
 def _amounts(cost: float, ledger: Ledger) -> str:
     """A cost and the whole, in words; nothing where both are too small to matter."""
-    if ledger.money and cost < _CENT / 100:
+    if ledger.money and ledger.total < _CENT:
         return ""
     return f": {_worth_of(cost, ledger.total, ledger.rates)}"
 
@@ -343,15 +344,20 @@ def _find_uncached(inspection: Inspection, ledger: Ledger) -> Iterator[SessionFi
             continue
         same = step.request.stable_prefix.tokens * bill.total / max(1, step.request.tokens)
         rates = cost_of(step.request).rates
-        if speaker_of(step.event) in before and same and rates.money == ledger.money:
+        cache = facts_for(step.request.prompt.model).cache
+        is_kept = same >= (cache.minimum or _SHORTEST_KEPT)
+        if speaker_of(step.event) in before and is_kept and rates.money == ledger.money:
             lost += same * (rates.fresh - rates.read)
             first = first or step.number
         before[speaker_of(step.event)] = bill.total
     if ledger.money and lost > _REMARKABLE * ledger.total:
-        line = "Nothing was read from a cache. From there, what was sent again would have saved"
+        line = "Nothing was read from a cache. What was sent again would have saved, from there,"
         line += f" {_worth_of(lost, ledger.total, ledger.rates)}."
         yield SessionFinding("cache", line, first, "cache", lost)
 
+
+_SHORTEST_KEPT = 1_024
+"""The tokens that a provider keeps at least, where nobody knows."""
 
 _LOST = 0.1
 """The share of a request from which on tokens that were billed anew count as lost."""

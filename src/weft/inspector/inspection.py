@@ -24,11 +24,12 @@ from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.diagnostics import Origin
 from weft.dialects import Entry
+from weft.dialects.track import Track
 from weft.errors import UsageError
 from weft.inspector.overlay import OverlayWalk
 from weft.inspector.recorded import RecordedCalls, find_usage_difference
 from weft.inspector.words import CallTiming, MaskedTexts, find_timings, label_calls
-from weft.ir import ResultBlock
+from weft.ir import Item, ResultBlock
 from weft.passes.summaries import name_of_model
 from weft.recordings import ExchangeRecord, Recording
 from weft.replay.receipt import Receipt, receipt_of
@@ -44,6 +45,7 @@ from weft.replay.steps import (
 from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
 from weft.session.lookback import waiting_in
+from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 PLAIN = C.default()
@@ -655,15 +657,28 @@ class SourceTokens:
     def __init__(self) -> None:
         self._sources: dict[int, tuple[str, str]] = {}
         self._items: dict[int, object] = {}
+        self._latest: dict[str, Strand[Item]] = {}
         self._turns: dict[int, _WeighedTurn] = {}
         self._numbers: dict[tuple[Origin, ...], int] = {}
+        self._first_turns: dict[int, _FirstTurns] = {}
 
     def of(self, request: Compilation) -> dict[str, int]:
         """The tokens of a request by source; they add up to all of it."""
-        sums = {"tools": 0, "schema": 0, "system": 0}
-        for _, some in self.in_order(request):
-            for (source, _), tokens in some.items():
-                sums[source] = sums.get(source, 0) + tokens
+        self._learn_sources(request)
+        lowered = request.lowered()
+        head = request.scale.head(lowered)
+        first = self._first_turns.get(id(lowered.track))
+        if first is None or first.count > lowered.final:
+            first = _FirstTurns(lowered.track, 0, {})
+        # turns that are final stand in all requests after: their sums go on
+        settled = lowered.entries.between(first.count, lowered.final)
+        sums = self._add_turns(first.sums, settled, request)
+        self._first_turns[id(lowered.track)] = _FirstTurns(lowered.track, lowered.final, sums)
+        sums = self._add_turns(sums, lowered.rest, request)
+        sums["tools"] = sum(head.tools)
+        sums["schema"] = head.schema
+        lead = (sum(self._weigh(entry, request).sums.values()) for entry in lowered.lead)
+        sums["system"] = sums.get("system", 0) + head.system + sum(lead)
         sums.pop("overhead", None)
         known = sum(sums.values())
         if known > request.tokens:  # earlier thoughts are sent and not counted
@@ -671,18 +686,37 @@ class SourceTokens:
         sums["overhead"] = request.tokens - sum(sums.values())
         return {source: tokens for source, tokens in sums.items() if tokens > 0}
 
-    def in_order(self, request: Compilation) -> Iterator[tuple[int, dict[tuple[str, str], int]]]:
-        """The parts of a request from its start, each with its tokens by source and tool.
+    def _add_turns(
+        self, sums: Mapping[str, int], entries: Iterable[Entry], request: Compilation
+    ) -> dict[str, int]:
+        """The sums with these turns."""
+        more = {**sums}
+        for entry in entries:
+            for (source, _), tokens in self._weigh(entry, request).sums.items():
+                more[source] = more.get(source, 0) + tokens
+        return more
 
-        A part has one number wherever it stands in the session; that of the head is 0.
-        """
-        lowered, scale = request.lowered(), request.scale
-        for item in request.prompt.items:
+    def _learn_sources(self, request: Compilation) -> None:
+        """Note where the blocks of a request come from; of most items that is known."""
+        items, known = request.prompt.items, self._latest.get(request.prompt.agent)
+        start = 0
+        if known is not None and items.shares(known):
+            start = min(known.settled, items.settled)
+        for item in items.since(start):
             if id(item) not in self._items:
                 self._items[id(item)] = item
                 for block in item.blocks:
                     tool = block.name if isinstance(block, ResultBlock) else ""
                     self._sources[id(block)] = source_of(item, block), tool
+        self._latest[request.prompt.agent] = items
+
+    def in_order(self, request: Compilation) -> Iterator[tuple[int, dict[tuple[str, str], int]]]:
+        """The parts of a request from its start, each with its tokens by source and tool.
+
+        A part has one number wherever it stands in the session; that of the head is 0.
+        """
+        self._learn_sources(request)
+        lowered, scale = request.lowered(), request.scale
         head = scale.head(lowered)
         yield (
             0,
@@ -730,6 +764,14 @@ class SourceTokens:
 
 
 _OVERHEAD = ("overhead", "")
+
+
+class _FirstTurns(NamedTuple):
+    """The first turns of a session that are final: how many, and their tokens by source."""
+
+    track: Track
+    count: int
+    sums: dict[str, int]
 
 
 class _WeighedTurn(NamedTuple):

@@ -27,7 +27,7 @@ from weft.graph import graph_of, to_svg
 from weft.inspector.comparing import set_side_by_side
 from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
-from weft.ir import Block, Item, TextBlock
+from weft.ir import Block, Item, OpaqueBlock, TextBlock
 from weft.replay.steps import AnsweredStep, homes_of, speaker_of
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, compact
@@ -60,7 +60,23 @@ def _what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObjec
         "cost": cost.total,
         "cost_now": was.total,
         "money": cost.rates.money and was.rates.money,
+        "remark": _unread_words(now, request) if inspection.recorded is not None else "",
     }
+
+
+def _unread_words(now: Compilation, request: Compilation) -> str:
+    """What to say of parts that only a provider reads, and that are not in a log."""
+    before, after = (
+        sum(isinstance(block, OpaqueBlock) for item in one.prompt.items for block in item.blocks)
+        for one in (now, request)
+    )
+    if before <= after:
+        return ""
+    parts = "1 part" if before - after == 1 else f"{before - after:,} parts"
+    return (
+        f"{parts} of the request that was sent can only be read by its provider, such as a file"
+        " that was uploaded there. No policy can keep what it cannot read, so it is missing here."
+    )
 
 
 def compare(inspection: Inspection, variant: Variant) -> JsonObject:
@@ -239,7 +255,9 @@ def picture(inspection: Inspection) -> JsonObject:
         author = _mask_text(inspection, step.event.author)
         counts[author] = counts.get(author, 0) + 1
     state = inspection.session.state
-    checks = check(inspection.root, inputs=_given_keys(inspection.session))
+    # the agents of a recording are made up from its log: what is wrong with them is not its fault
+    is_known = inspection.recorded is None
+    checks = check(inspection.root, inputs=_given_keys(inspection.session)) if is_known else []
     return {
         "svg": _mask_svg(inspection, checks),
         "checks": [

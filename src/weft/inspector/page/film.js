@@ -65,7 +65,7 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
         ${mark(now, "now")}${drawn}${over !== now && mark(over, "over")}</svg></div>
     ${shown > 0 && html`<p class="caption" data-testid="caption"><${Caption} frame=${frames[shown - 1]} ghost=${ghosts && ghosts[shown - 1]} /></p>`}
     <div class="legend dim">${SOURCES.filter((s) => frames.some((f) => f.sources && f.sources[s])).map((s) => html`<span><i class="key" style=${`background: var(--${s})`}></i>${WORDS[s] || s}</span>`)}
-      <span><i class="key hatched"></i>cached</span>${ghosts && html`<span><i class="key ghostly"></i>plain history</span>`}${frames.some((f) => f.broken) && html`<span><i class="dot red"></i>cache broken</span>`}<span class="grow"></span>
+      <span><i class="key hatched"></i>cached</span>${ghosts && ghosts.some((g, i) => g && g.tokens > (frames[i].tokens || 0)) && html`<span><i class="key ghostly"></i>plain history</span>`}${frames.some((f) => f.broken) && html`<span><i class="dot red"></i>cache broken</span>`}<span class="grow"></span>
       ${hasTimes && html`<span class="switch" role="group" aria-label="axis of the strip"><button aria-pressed=${!isTimed} class=${isTimed ? "" : "on"} onClick=${() => setTimed(false)}>by call</button><button aria-pressed=${isTimed} class=${isTimed ? "on" : ""} onClick=${() => setTimed(true)}>by time</button></span>`}
       ${frames.length > 20 && html`<span class="bar" role="group" aria-label="zoom of the strip"><button onClick=${() => setZoom(Math.max(1, zoom / 2))} disabled=${zoom <= 1} aria-label="narrower bars">−</button><button onClick=${() => setZoom(Math.min(32, zoom * 2))} disabled=${wide >= 64} aria-label="wider bars">+</button>
         <label>go to call <input type="number" min="1" max=${frames.length} value=${now} aria-label="go to call" onChange=${(e) => Number(e.target.value) && go(Number(e.target.value))} /></label></span>`}</div></div>`;
@@ -84,7 +84,7 @@ const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${la
   ${ghost && ghost.tokens !== f.tokens && html` <span class="dim">· plain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}</span>`}
   ${f.calls.length > 0 && html` · calls ${f.calls.map((c) => c.name).join(", ")}`}
   ${f.error && html` · <span class="red">${f.error}</span>`}
-  ${f.broken && html` · <span class="red">the cache broke at ${f.broken.split(": ")[0]}${f.read_again ? `, ${many(f.read_again, "token")} read again` : ""}</span>`}`;
+  ${f.broken && html` · <span class="red">the cache broke at ${f.broken.split(": ")[0]}</span>`}`;
 
 const clipped = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
