@@ -25,7 +25,7 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Lowered, Track, dialect_named
 from weft.dialects.track import earlier_hash, new_hash, track_of
 from weft.errors import BudgetExceeded
-from weft.ir import Block, Item, Prompt, Stability, TextBlock
+from weft.ir import Block, Item, Note, Prompt, Stability, TextBlock
 from weft.ir.prompt import ItemsLabel, sources_of
 from weft.misuse import unknown_name
 from weft.passes import Step
@@ -324,6 +324,13 @@ class Compilation:
     def tokens(self) -> int:
         """Tokens of the whole request, as `count_tokens` finds them in `wire`."""
         return self.scale.request(self.lowered())
+
+    @cached_property
+    def log_notes(self) -> list[Note]:
+        """What was done to the events of the log, in its order; who explains asks several times."""
+        notes = (*self.woven.notes, *self.woven.beside())
+        # sorted: grown step by step or read at once, the same rows
+        return sorted(notes, key=lambda note: (note.before.position, note.step))
 
     @cached_property
     def uncounted(self) -> tuple[str, ...]:

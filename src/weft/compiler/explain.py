@@ -326,10 +326,7 @@ def _turn_count(compiled: "Compilation") -> int:
 
 def notes_of(compiled: "Compilation") -> Iterator[Note]:
     """All notes: those on the log in its order, however often it was compiled on the way."""
-    woven = compiled.woven
-    notes = (*woven.notes, *woven.beside())
-    # sorted: grown step by step or read at once, the same rows
-    yield from sorted(notes, key=lambda note: (note.before.position, note.step))
+    yield from compiled.log_notes
     for step in compiled.steps:
         yield from step.notes
 

@@ -134,6 +134,7 @@ class Ledger:
         self.rates = next((one for one in rates if one.money == self.money), Rates())
         self.total = 0.0
         self.parts: dict[_Part, _PartCost] = {}
+        self._rows: dict[tuple[str, str], _PartCost] = {}
         tokens = SourceTokens()
         seen: dict[object, set[int]] = {}
         for (step, request), prices in zip(asked, rates, strict=True):
@@ -172,13 +173,10 @@ class Ledger:
         for number, sums in tokens.in_order(request):
             is_again = number in seen
             seen.add(number)
-            for (source, tool), some in sums.items():
-                part = _Part(source, tool)
-                if source in ("tools", "schema", "system", "overhead"):
-                    part = _Part(_HEAD)
-                row = self.parts.get(part)
+            for place, some in sums.items():
+                row = self._rows.get(place)
                 if row is None:
-                    row = self.parts[part] = _PartCost()
+                    row = self._rows[place] = self._row_of(*place)
                 cost = prices.take(some * scale)
                 row.cost += cost
                 if is_again:
@@ -186,6 +184,12 @@ class Ledger:
                     row.steps[step] += some
         # what the provider adds to a request and to its turns, which belongs to no block
         self.parts.setdefault(_Part(_HEAD), _PartCost()).cost += prices.take(load.total)
+
+    def _row_of(self, source: str, tool: str) -> _PartCost:
+        part = _Part(source, tool)
+        if source in ("tools", "schema", "system", "overhead"):
+            part = _Part(_HEAD)
+        return self.parts.setdefault(part, _PartCost())
 
 
 class _LoadPrices:
@@ -197,6 +201,9 @@ class _LoadPrices:
 
     def take(self, tokens: float) -> float:
         """What the next tokens cost."""
+        if tokens <= self._unspent[0]:  # most are cached
+            self._unspent[0] -= tokens
+            return tokens * self._prices[0]
         cost = 0.0
         for at, price in enumerate(self._prices):
             some = min(tokens, self._unspent[at])
