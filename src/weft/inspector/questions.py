@@ -168,6 +168,15 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
     what another agent never saw has not vanished.
     """
     seen = _TextSearch(text)
+    held = [seen.in_request(step.request) for step in inspection.steps if step.request is not None]
+    is_loose = not any(held) and _find_event(inspection, seen) is None
+    if is_loose:
+        # who copied it from the page has it without the signs of Markdown
+        loose = _TextSearch(text, is_loose=True)
+        if _find_event(inspection, loose) is not None:
+            seen = loose
+        else:
+            is_loose = False
     in_view: dict[tuple[str, str | None, str | None], bool] = {}
     rows: list[tuple[AnsweredStep, bool]] = []
     vanished: list[Json] = []
@@ -182,27 +191,26 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
                 {
                     "number": step.number,
                     "agent": step.event.author,
-                    "because": list[Json](_reasons(inspection, step.request, text)),
+                    "because": list[Json](_reasons(inspection, step.request, seen)),
                 }
             )
         in_view[speaker] = here
-    in_log = next(
-        (
-            index
-            for index, event in enumerate(inspection.session.events)
-            if text in compact(msgspec.to_builtins(event.content)) or text in (event.text or "")
-        ),
-        None,
-    )
     return {
         "text": _mask_text(inspection, text),
+        "loosely": is_loose,
         "steps": [
             {"number": step.number, "agent": step.event.author, "in_view": here}
             for step, here in rows
         ],
-        "born": in_log,
+        "born": _find_event(inspection, seen),
         "vanished": vanished,
     }
+
+
+def _find_event(inspection: Inspection, seen: "_TextSearch") -> int | None:
+    """The first event that holds a text."""
+    events = enumerate(inspection.session.events)
+    return next((index for index, event in events if seen.in_event(event)), None)
 
 
 def dead_weight(inspection: Inspection) -> JsonObject:
@@ -365,16 +373,17 @@ def _tag_forced(event: Event) -> Event:
 class _TextSearch:
     """Whether requests hold a text; turns that requests share are searched once."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._spelled = compact(text)[1:-1]
+    def __init__(self, text: str, *, is_loose: bool = False) -> None:
+        self._is_loose = is_loose
+        self._text = self._read(text)
+        self._spelled = self._read(compact(text)[1:-1])
         self._turns: dict[int, tuple[object, bool]] = {}
 
     def in_request(self, request: Compilation) -> bool:
         """Whether the text stands anywhere in the request."""
         lowered = request.lowered()
         head = {key: value for key, value in lowered.wire.items() if key != lowered.turns}
-        if self._spelled in compact(head) or self._text in request.system:
+        if self._spelled in self._read(compact(head)) or self.is_in(request.system):
             return True
         return any(self._in_turn(entry, entry.wire) for entry in (*lowered.lead, *lowered.entries))
 
@@ -382,16 +391,35 @@ class _TextSearch:
         known = self._turns.get(id(entry))
         if known is None:
             # the entry is kept, so that its id is not given to another
-            known = self._turns[id(entry)] = (entry, self._spelled in compact(wire))
+            known = self._turns[id(entry)] = (entry, self._spelled in self._read(compact(wire)))
         return known[1]
 
+    def in_event(self, event: Event) -> bool:
+        """Whether the text stands anywhere in the event."""
+        return self.is_in(event.text) or self._spelled in self._read(
+            compact(msgspec.to_builtins(event.content))
+        )
 
-def _reasons(inspection: Inspection, request: Compilation, text: str) -> Iterator[JsonObject]:
+    def is_in(self, text: str) -> bool:
+        """Whether the text stands in another one."""
+        return self._text in self._read(text)
+
+    def _read(self, text: str) -> str:
+        return _SIGNS.sub(" ", text) if self._is_loose else text
+
+
+_SIGNS = re.compile(r"(?:\\n|[*_`#|>~\s])+")
+"""The signs of Markdown, and what stands between words."""
+
+
+def _reasons(
+    inspection: Inspection, request: Compilation, seen: _TextSearch
+) -> Iterator[JsonObject]:
     """The passes that dropped or changed an item which holds the text."""
     presentable, mask = request.presentable, inspection.request_mask
     for note in notes_of(request):
         after = _text(note.after) if note.after is not None else ""
-        if text in _text(note.before) and text not in after:
+        if seen.is_in(_text(note.before)) and not seen.is_in(after):
             before = presentable(note.before) if presentable is not None else note.before
             words = _text(before)
             yield {

@@ -92,7 +92,7 @@ function Session({ place, setPlace, open, help }) {
       <div class="bar">
         ${!embedded && html`<button onClick=${() => open("")} title="all sessions">‹ Sessions</button>`}
         <h1 title=${film.data ? film.data.session.id : ""}>${film.data ? film.data.session.id : ""}</h1>
-        ${film.data && html`<${Totals} summary=${film.data.session} />`}
+        ${film.data && html`<${Totals} summary=${film.data.session} film=${film.data} show=${show} />`}
         <span class="grow"></span>
         ${!embedded && html`<${Export} session=${session} hidden=${film.data ? film.data.hidden : []} />`}
         <button onClick=${() => go(now - 1)} disabled=${now <= 1} aria-label="call before">←</button>
@@ -178,12 +178,12 @@ function Tabs({ tab, choose }) {
 const spent = (s) => `${number(s.tokens)} tokens · ${cachedShare(s)} cached · ${cost(s.cost, s.money)}`;
 const UNCOUNTED = (s) => (s.uncounted ? `, without ${many(s.uncounted, "call")} that it did not count` : "");
 // A recording's figures are those that were billed; what Weft counts of it may lack what the file does not hold.
-const Totals = ({ summary: s }) => html`<span class="dim hide totals">
+const Totals = ({ summary: s, film, show }) => html`<span class="dim hide totals">
   ${many(s.steps, "call")} · ${s.imported && s.reported
     ? html`<span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}; Weft counts ${number(s.tokens)} tokens in what the file holds`}>${spent(s.reported)}</span>`
     : html`<span title="counted by Weft, without the answers">${spent(s)}</span>
   ${s.reported && html` <span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(reported: ${spent(s.reported)})</span>`}`}
-  ${s.errors ? html` · <span class="red">${many(s.errors, "error")}</span>` : ""}
+  ${s.errors ? html` · <button class="link red" onClick=${() => show("events", (film.events.find((e) => e.error) || { index: null }).index)}>${many(s.errors, "error")}</button>` : ""}
   ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
 
 // All sessions, with what they cost and what they wait for.
