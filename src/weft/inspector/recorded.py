@@ -51,7 +51,7 @@ class RecordedRequest(Compilation):
         return self if self.marked is None else self.marked
 
     @property
-    def diagnostics(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Nothing: it was not compiled, so there is nothing to say of that."""
         return ()
 
@@ -62,7 +62,7 @@ class RecordedRequest(Compilation):
 
     def sent(self, asked: float, answered: float, before: "RecordedRequest | None") -> None:
         """Note when it was sent and answered, and which request came before it."""
-        pairs = [(self, before)]
+        pairs: list[tuple[Compilation, Compilation | None]] = [(self, before)]
         if self.marked is not None:
             pairs.append((self.marked, before.priced if before is not None else None))
         for request, earlier in pairs:
@@ -357,7 +357,12 @@ class _Prompts:
             prompt = read_request(dialect, body, exchange.model)
             placed = [_with_origins(item, homes) for item in prompt.items]
             self._turns, self._items, self._ends = [], Strand(), []
-            return msgspec.structs.replace(prompt, agent=AGENT, items=Strand(placed))
+            return msgspec.structs.replace(
+                prompt,
+                agent=AGENT,
+                items=Strand(placed),
+                features=prompt.features if prompt.tools else Feature.NONE,
+            )
         same = 0
         for old, new in zip(self._turns, turns, strict=False):
             if old is not new and old != new:
@@ -381,7 +386,8 @@ class _Prompts:
             items = items.extend(fresh)
             ends.append(len(items))
         self._turns, self._items, self._ends = turns, items, ends
-        has_calls = any(item.kind == "calls" for item in items)
+        # without it nobody declares tools that a request calls and does not have
+        has_calls = bool(head.tools) and any(item.kind == "calls" for item in items)
         return msgspec.structs.replace(
             head, items=items, features=Feature.CALLS if has_calls else Feature.NONE
         )
@@ -429,7 +435,6 @@ class _Prompts:
             system=tuple(_system_block(text) for text in texts),
             tools=tools,
             config={**recording.config},
-            # without it nobody declares the tools that are called and that the file does not hold
             features=Feature.CALLS if tools else Feature.NONE,
         )
 

@@ -90,7 +90,7 @@ const describe = (f, names) =>
 
 const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) !== f.agent && html` <span class="dim">${f.scope ? "called as a tool" : `in ${f.branch}`}</span>`}${f.seconds > 0.05 && html` <span class="dim">${f.seconds.toFixed(1)} s</span>`}
   ${f.problem ? html` <span class="red">the request cannot be rebuilt: ${f.problem}</span>` : html` · ${many(f.tokens, "token")}, <span class="green">${number(f.cached)} cached</span>, ${cost(f.cost, f.money)}`}
-  ${f.reported && f.reported.prompt && html` <span class="dim">· the provider counted ${number(f.reported.prompt)} tokens, ${number(f.reported.cached || 0)} cached</span>`}
+  ${f.reported && f.reported.prompt && (f.reported.prompt !== f.tokens || (f.reported.cached || 0) !== f.cached) && html` <span class="dim">· the provider counted ${number(f.reported.prompt)} tokens, ${number(f.reported.cached || 0)} cached</span>`}
   ${ghost && ghost.tokens !== f.tokens && html` <span class="dim">· plain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}</span>`}
   ${f.calls.length > 0 && html` · calls ${f.calls.map((c) => c.name).join(", ")}`}
   ${f.error && html` · <span class="red">${f.error}</span>`}
