@@ -54,7 +54,7 @@ def require_laws(
 
 
 def require_identity(root: Node, session: Session) -> None:
-    """Under its own policy each agent is sent the same, and the parts of a request are all of it."""
+    """Under its own policy each agent is sent the same; the parts of a request are all of it."""
     inspection = Inspection(root, session)
     own = under_policy(root, lambda agent: declared_policy(agent, RunConfig()))
     again = Inspection(own, session)

@@ -174,14 +174,14 @@ class Ledger:
             is_again = number in seen
             seen.add(number)
             for place, some in sums.items():
-                row = self._rows.get(place)
-                if row is None:
-                    row = self._rows[place] = self._row_of(*place)
+                part = self._rows.get(place)
+                if part is None:
+                    part = self._rows[place] = self._row_of(*place)
                 cost = prices.take(some * scale)
-                row.cost += cost
+                part.cost += cost
                 if is_again:
-                    row.again += cost
-                    row.steps[step] += some
+                    part.again += cost
+                    part.steps[step] += some
         # what the provider adds to a request and to its turns, which belongs to no block
         self.parts.setdefault(_Part(_HEAD), _PartCost()).cost += prices.take(load.total)
 

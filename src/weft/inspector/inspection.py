@@ -668,10 +668,10 @@ class SourceTokens:
         lowered = request.lowered()
         head = request.scale.head(lowered)
         first = self._first_turns.get(id(lowered.track))
-        if first is None or first.count > lowered.final:
+        if first is None or first.length > lowered.final:
             first = _FirstTurns(lowered.track, 0, {})
         # turns that are final stand in all requests after: their sums go on
-        settled = lowered.entries.between(first.count, lowered.final)
+        settled = lowered.entries.between(first.length, lowered.final)
         sums = self._add_turns(first.sums, settled, request)
         self._first_turns[id(lowered.track)] = _FirstTurns(lowered.track, lowered.final, sums)
         sums = self._add_turns(sums, lowered.rest, request)
@@ -770,7 +770,7 @@ class _FirstTurns(NamedTuple):
     """The first turns of a session that are final: how many, and their tokens by source."""
 
     track: Track
-    count: int
+    length: int
     sums: dict[str, int]
 
 

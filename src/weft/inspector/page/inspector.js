@@ -182,7 +182,7 @@ const Totals = ({ summary: s, film, show }) => html`<span class="dim hide totals
   ${many(s.steps, "call")} · ${s.imported && s.reported
     ? html`<span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}; Weft counts ${number(s.tokens)} tokens in what the file holds`}>${spent(s.reported)}</span>`
     : html`<span title="counted by Weft, without the answers">${spent(s)}</span>
-  ${s.reported && spent(s.reported) !== spent(s) && html` <span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(reported: ${spent(s.reported)})</span>`}`}
+  ${s.reported && html` <span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(${s.reported.tokens === s.tokens && s.reported.cached === s.cached ? `with the answers ${cost(s.reported.cost, s.reported.money)}` : `reported: ${spent(s.reported)}`})</span>`}`}
   ${s.errors ? html` · <button class="link red" onClick=${() => show("events", (film.events.find((e) => e.error) || { index: null }).index)}>${many(s.errors, "error")}</button>` : ""}
   ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
 
