@@ -44,7 +44,7 @@ class OverlayWalk(StepWalk):
         self._exchanges = {one.event: one for one in recorded.exchanges}
         self._requests = {step.event.id: step.request for step in recorded.steps}
         self._heads: dict[tuple[str, int, int], tuple[Prompt, Agent]] = {}
-        self._logs: dict[str, _HeldLog] = {}
+        self._logs: dict[str, _AgentLog] = {}
         self._by_id = {event.id: event for event in session.events}
         self._is_alone = len({event.author for event in session.events} - {"user"}) < 2
 
@@ -56,8 +56,8 @@ class OverlayWalk(StepWalk):
         agent = self._agent(home, prompt, recorded.dialect)
         log = before
         if exchange.body is not None or not self._is_alone:
-            held = self._logs.setdefault(event.author, _HeldLog(before))
-            log = held.read(self._held_by(exchange, before), event.author)
+            agent_log = self._logs.setdefault(event.author, _AgentLog(before))
+            log = agent_log.read(self._events_in(exchange, before), event.author)
         named = self._model or NamedModel(prompt.model or "unknown", recorded.dialect)
         config = msgspec.structs.replace(self._settings, model=named, strict=False)
         request = compile_before(event, agent, log, config=config)
@@ -77,7 +77,7 @@ class OverlayWalk(StepWalk):
             known = self._heads[key] = (prompt, agent)
         return known[1]
 
-    def _held_by(self, exchange: ExchangeRecord, before: Session) -> Iterator[Event]:
+    def _events_in(self, exchange: ExchangeRecord, before: Session) -> Iterator[Event]:
         """The events that a request held, in their order and in its words."""
         if exchange.body is None:
             yield from before.events
@@ -128,7 +128,7 @@ class OverlayWalk(StepWalk):
         yield event
 
 
-class _HeldLog:
+class _AgentLog:
     """The log that the requests of one agent hold; it grows as long as they do."""
 
     def __init__(self, session: Session) -> None:
@@ -139,13 +139,13 @@ class _HeldLog:
             state=session.initial,
         )
         self._log = self._empty
-        self._held: list[Event] = []
+        self._events: list[Event] = []
 
     def read(self, events: Iterable[Event], author: str) -> Session:
         """The log of these events: all of them were said to the agent, or by it."""
         listed = [*events]
-        known = len(self._held)
-        if listed[:known] != self._held:
+        known = len(self._events)
+        if listed[:known] != self._events:
             self._log, known = self._empty, 0
         fresh = [
             one
@@ -155,7 +155,7 @@ class _HeldLog:
         ]
         if fresh:
             self._log = self._log.append(*fresh)
-        self._held = listed
+        self._events = listed
         return self._log
 
 
@@ -193,8 +193,8 @@ def _declare_tools(declared: Sequence[ToolDecl], dialect: str) -> tuple[Tool, ..
 def _with_head(prompt: Prompt, recorded: Prompt, agent: Agent) -> Prompt:
     """The prompt with the recorded head, and what the policy added to it."""
     own = {tool.name for tool in agent.tools}
-    kept = {tool.name for tool in prompt.tools}
-    tools = [one for one in recorded.tools if one.name in kept or one.name not in own]
+    names = {tool.name for tool in prompt.tools}
+    tools = [one for one in recorded.tools if one.name in names or one.name not in own]
     # of the program, only its calls may be known: no tool is made up from them
     tools += [one for one in prompt.tools if one.name not in own and not is_declared_for_calls(one)]
     added = [one for one in prompt.system if one.origin.kind not in ("field", "dialect")]

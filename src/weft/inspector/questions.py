@@ -168,8 +168,8 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
     what another agent never saw has not vanished.
     """
     seen = _TextSearch(text)
-    held = [seen.in_request(step.request) for step in inspection.steps if step.request is not None]
-    is_loose = not any(held) and _find_event(inspection, seen) is None
+    requests = [step.request for step in inspection.steps if step.request is not None]
+    is_loose = not any(map(seen.in_request, requests)) and _find_event(inspection, seen) is None
     if is_loose:
         # who copied it from the page has it without the signs of Markdown
         loose = _TextSearch(text, is_loose=True)

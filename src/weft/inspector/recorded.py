@@ -99,9 +99,11 @@ class RecordedRequest(Compilation):
                 continue
             items = [item for item in self.prompt.items if item.position == at + lead]
             alone = msgspec.structs.replace(self.prompt, items=Strand(items))
-            made = dialect_named(self.dialect).lower_on(alone, strict=False, head=None).entries
-            if len(made) == 1:
-                yield _refit(made[0], turn)
+            alone_entries = (
+                dialect_named(self.dialect).lower_on(alone, strict=False, head=None).entries
+            )
+            if len(alone_entries) == 1:
+                yield _refit(alone_entries[0], turn)
             else:
                 yield Entry(cast("JsonObject", turn), "", ())
 
@@ -111,8 +113,8 @@ def _refit(entry: Entry, turn: Json) -> Entry:
     assert isinstance(turn, dict)
     blocks = entry.blocks
     for field in ("content", "parts"):
-        pieces, made = turn.get(field), entry.wire.get(field)
-        if isinstance(pieces, str) and not isinstance(made, str):
+        pieces, lowered = turn.get(field), entry.wire.get(field)
+        if isinstance(pieces, str) and not isinstance(lowered, str):
             blocks = tuple((f"/{field}", block) for _, block in blocks[:1])
     blocks = tuple((place, block) for place, block in blocks if _has_place(turn, place))
     return Entry(turn, entry.role, blocks)
@@ -444,8 +446,8 @@ def _keeps_requests(recording: Recording) -> bool:
     events = recording.session.events
     usages = [event.usage for event in events if event.usage is not None]
     billed = [usage for usage in usages if usage.prompt_token_count is not None]
-    kept = any(usage.cached_content_token_count for usage in billed)
-    return kept or any(event.provenance.cache_write for event in events) or not billed
+    has_reads = any(usage.cached_content_token_count for usage in billed)
+    return has_reads or any(event.provenance.cache_write for event in events) or not billed
 
 
 def _system_block(text: str) -> TextBlock:
