@@ -444,7 +444,7 @@ def test_the_graph_shows_who_speaks_and_what_went_along(page: Any) -> None:
         .startswith("booker")
     )
     page.keyboard.press("Home")
-    page.wait_for_selector("text=At step 1")
+    page.wait_for_selector("text=At call 1")
     assert (
         page.evaluate("document.querySelector('.graph .now').parentElement.textContent")
         .strip()
