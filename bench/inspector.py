@@ -2,6 +2,9 @@
 
     .venv/bin/python bench/inspector.py
 
+A session of 501 calls of one agent, and sessions of 480 calls of four: a router with those that it
+hands over to, four at once, and agents that others call as tools.
+
 A what-if is asked of the last step, the first time after the session was opened: what is worked
 out once for many is cold. Each session has 1,000 events; they differ in what its tools gave. While
 somebody looks at a session, the server rehearses it under two policies: the last lines say how long
@@ -11,20 +14,25 @@ that takes, in the background, and what the first what-if under them costs then.
 import asyncio
 import gzip
 import json
+import resource
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import serving
 
 import weft.inspector
-from weft import Agent, C, Content, Event, Part, RunConfig, Session
+from weft import Agent, C, Content, Event, Parallel, Part, RunConfig, Sequence, Session
 from weft.content import call_part, result_part
+from weft.declare import Node
 from weft.inspector import Inspection
-from weft.inspector.export import export
+from weft.inspector.export import export, export_parts
 from weft.inspector.inspection import REHEARSED, Variant
 from weft.inspector.questions import what_if
 from weft.inspector.request import RequestView
+from weft.values import JsonObject
 
 EVENTS = 1_000
 POLICIES = (
@@ -137,6 +145,76 @@ def long_session(calls: int) -> Session:
     return Session("s", app_name="bench", events=[page, *one.events])
 
 
+TEAM = ("finder", "writer", "checker", "mender")
+
+
+def team(shape: str) -> tuple[Node, Session]:
+    """Four agents with 480 calls of models, in one of three shapes, and their session."""
+    instruction = "You are one of four. " + "Work as the others expect it. " * 40
+    members = [
+        Agent(name, model="gpt-5", instruction=instruction, tools=[get_weather]) for name in TEAM
+    ]
+    if shape == "router":
+        root: Node = replace(members[0], sub_agents=tuple(members[1:]))
+    elif shape == "parallel":
+        root = Parallel(*members, name="all")
+    else:
+        inner = Sequence(members[2], members[3], name="pair", description="Check and mend.")
+        root = Sequence(members[0].uses(inner), members[1], name="line")
+    events: list[Event] = []
+    n = 0
+    for turn in range(20):
+        said = Content(role="user", parts=(Part(text=f"Question {turn}: {prose(turn)[:2_000]}"),))
+        events.append(Event(author="user", invocation_id=f"i{turn}", content=said))
+        for number, name in enumerate(TEAM):
+            branch = f"all.{name}" if shape == "parallel" else None
+            is_inner = shape == "nested" and number > 1
+            scope = f"scope-{turn}" if is_inner else None
+            place: JsonObject = {"branch": branch, "isolation_scope": scope}
+
+            def say(
+                role: str, part: Part, name: str = name, place: JsonObject = place, turn: int = turn
+            ) -> None:
+                content = Content(role=role, parts=(part,))
+                event = Event(author=name, invocation_id=f"i{turn}", content=content)
+                events.append(msgspec.structs.replace(event, **place))
+
+            for _ in range(5):
+                n += 1
+                args: JsonObject = {"city": "Oslo", "day": n}
+                say("model", call_part("get_weather", args, id=f"c{n}"))
+                say("user", result_part("get_weather", {"result": rows(n)}, id=f"c{n}"))
+            say("model", Part(text=f"{name} is done with {turn}."))
+    return root, Session("team", app_name="bench", events=events)
+
+
+def measure_team() -> None:
+    """Sessions of four agents: opened, one what-if, one file."""
+    for shape in ("router", "parallel", "nested"):
+        root, session = team(shape)
+        inspection = Inspection(root, session, files=(__file__,))
+        opening = timed(lambda i=inspection: json.dumps(i.film()))
+        last = len(inspection.steps)
+        variant = Variant(policy="C.auto()")
+        cold = timed(lambda i=inspection, n=last, v=variant: what_if(i, n, v))
+        for _ in inspection.rehearse(variant):
+            pass
+        warm = timed(lambda i=inspection, n=last - 1, v=variant: what_if(i, n, v))
+        size = 0
+
+        def write(one: Inspection = inspection) -> None:
+            nonlocal size
+            size = sum(map(len, export_parts(one, key="s")))
+
+        took = timed(write)
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        print(
+            f"{last} calls of four agents, {shape}: opened in {opening:.0f} ms of CPU, what-if"
+            f" {cold:.0f} ms, after a rehearsal {warm:.0f} ms, exported in {took / 1e3:.1f} s,"
+            f" {size / 1e6:.1f} MB, {most:.0f} MB of memory at most so far"
+        )
+
+
 def timed(work: Callable[[], object]) -> float:
     begun = time.process_time()
     work()
@@ -219,6 +297,7 @@ def main() -> None:
     """The page, a session, what-ifs; then a turn and an event of the server."""
     measure_page()
     measure_open()
+    measure_team()
     measure_export()
     measure_what_if()
     measure_rehearsed()

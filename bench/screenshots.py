@@ -189,7 +189,7 @@ def main() -> int:
         page.set_viewport_size({"width": 1280, "height": 900})
         page.click("tr.pick >> text=a failing test")
         page.wait_for_selector("[data-testid=answer] .prose")
-        page.wait_for_selector("text=are saved")
+        page.wait_for_selector("text=has saved")
         shoot(page, folder, "request")
         page.set_viewport_size({"width": 1200, "height": 760})
         page.click("text=Sessions")

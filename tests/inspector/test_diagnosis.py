@@ -95,7 +95,7 @@ def test_a_turn_that_became_shorter_is_named_by_what_shortened_it() -> None:
     inspection = Inspection(agent, _run(agent, *(f"Look at {file}" for file in files)))
     assert any(step.request.prefix_break for step in inspection.steps)
     assert diagnose(inspection)["lines"][0]["kind"] == "cost"
-    assert "are saved" in find_saving(inspection)["words"]
+    assert find_saving(inspection)["words"].startswith("The policy has saved $")
 
 
 def test_agents_that_are_sent_the_same_are_named() -> None:

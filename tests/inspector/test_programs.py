@@ -17,15 +17,18 @@ from tests.support.receipts import require_sums
 from weft import Agent, C, RunConfig, Sequence
 from weft.compiler.compile import compile_request
 from weft.compiler.mask import rules_of
+from weft.compiler.tools import declared_policy
 from weft.declare import Node
 from weft.declare.words import policy_from
 from weft.errors import UsageError
 from weft.inspector import Inspection, Variant, questions
+from weft.inspector.comparing import set_side_by_side
+from weft.inspector.diagnosis import Ledger
 from weft.inspector.request import RequestView
 from weft.recordings import recording_of
 from weft.replay.evidence import Uses
 from weft.replay.replay import replay
-from weft.replay.steps import at_step, homes_of, is_answer, under_policy
+from weft.replay.steps import at_step, homes_of, is_answer, speaker_of, under_policy
 from weft.session import Session, Usage
 from weft.testing import make_session
 from weft.values import JsonObject, compact
@@ -43,10 +46,40 @@ def require_laws(
     assert inspection.steps
     rebuilt = [compact(step.request.wire) for step in inspection.steps if step.request is not None]
     assert sorted(rebuilt) == sorted(map(compact, sent)), "what is shown is what was sent"
+    require_identity(root, session)
     require_what_ifs(shape, root, session, dialect, policies)
     require_ghosts(root, session)
     require_forced(inspection)
     require_receipt(root, session)
+
+
+def require_identity(root: Node, session: Session) -> None:
+    """Under its own policy each agent is sent the same; the parts of a request are all of it."""
+    inspection = Inspection(root, session)
+    own = under_policy(root, lambda agent: declared_policy(agent, RunConfig()))
+    again = Inspection(own, session)
+    for step, same in zip(inspection.steps, again.steps, strict=True):
+        assert step.request is not None
+        assert same.request is not None
+        assert compact(same.request.wire) == compact(step.request.wire)
+        answer = questions.what_if(inspection, step.number, Variant())
+        assert answer["view"]["text"] == compact(step.request.wire)
+        assert (answer["tokens"], answer["cost"]) == (answer["tokens_now"], answer["cost_now"])
+    assert set_side_by_side(inspection, again)["parting"] is None
+    frames = inspection.film()["frames"]
+    for frame in frames:
+        assert sum(frame["sources"].values()) == frame["tokens"]
+    ledger = Ledger(inspection.steps)
+    assert sum(row.cost for row in ledger.parts.values()) == pytest.approx(ledger.total)
+    assert ledger.total == pytest.approx(sum(frame["cost"] for frame in frames))
+    asked = questions.bisect(inspection, "You are agent")
+    gone = {(one["agent"], one["number"]) for one in asked["vanished"]}
+    held: dict[object, bool] = {}
+    for step, row in zip(inspection.steps, asked["steps"], strict=True):
+        speaker = speaker_of(step.event)
+        was = held.get(speaker, False)
+        assert ((step.event.author, step.number) in gone) == (was and not row["in_view"])
+        held[speaker] = row["in_view"]
 
 
 def require_receipt(root: Node, session: Session) -> None:

@@ -219,7 +219,7 @@ def test_every_view_says_what_it_is_for(page: Any, live: Live) -> None:
     page.click("nav >> text=Bisect")
     page.fill("input[placeholder^='a sentence']", "DY522 to City1")
     page.click("form >> text=find")
-    page.wait_for_selector("text=It vanished from the requests of traveller at step 7")
+    page.wait_for_selector("text=It vanished from the requests of traveller at call 7")
     page.wait_for_selector("text=select_window")
     page.click("nav >> text=Dead weight")
     page.wait_for_selector("text=never called")
@@ -444,7 +444,7 @@ def test_the_graph_shows_who_speaks_and_what_went_along(page: Any) -> None:
         .startswith("booker")
     )
     page.keyboard.press("Home")
-    page.wait_for_selector("text=At step 1")
+    page.wait_for_selector("text=At call 1")
     assert (
         page.evaluate("document.querySelector('.graph .now').parentElement.textContent")
         .strip()
@@ -531,7 +531,7 @@ def test_the_page_is_driven_by_keyboard_alone(page: Any) -> None:
     order = [
         SESSIONS,
         "Export as one file",
-        "step before",
+        "call before",
         "keys",
         "Request",
         "film",

@@ -212,7 +212,7 @@ def test_of_two_forced_events_the_last_is_shown_and_none_at_another_step(page: A
     assert page.text_content("section.card >> b >> nth=0") == shown
     page.click("text=force in >> nth=0")
     late = forced.next()
-    page.click("[aria-label='step before']")
+    page.click("[aria-label='call before']")
     page.wait_for_selector("text='5 / 6'")
     page.wait_for_selector("section.card", state="detached")
     with page.expect_response(lambda one: one.request == late.request):

@@ -25,7 +25,7 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Lowered, Track, dialect_named
 from weft.dialects.track import earlier_hash, new_hash, track_of
 from weft.errors import BudgetExceeded
-from weft.ir import Block, Item, Prompt, Stability, TextBlock
+from weft.ir import Block, Item, Note, Prompt, Stability, TextBlock
 from weft.ir.prompt import ItemsLabel, sources_of
 from weft.misuse import unknown_name
 from weft.passes import Step
@@ -326,6 +326,13 @@ class Compilation:
         return self.scale.request(self.lowered())
 
     @cached_property
+    def log_notes(self) -> list[Note]:
+        """What was done to the events of the log, in its order; who explains asks several times."""
+        notes = (*self.woven.notes, *self.woven.beside())
+        # sorted: grown step by step or read at once, the same rows
+        return sorted(notes, key=lambda note: (note.before.position, note.step))
+
+    @cached_property
     def uncounted(self) -> tuple[str, ...]:
         """What the provider adds that nobody else can count; then `tokens` is the least."""
         return self.scale.list_uncounted(self.lowered())
@@ -403,6 +410,11 @@ class Compilation:
         from weft.compiler.diff import diff
 
         return diff(self, other)
+
+    @property
+    def priced(self) -> "Compilation":
+        """The request as its provider was asked to keep it: what it costs is worked out of that."""
+        return self
 
     @cached_property
     def cached(self) -> Prediction:

@@ -126,6 +126,7 @@ def load_of(total: int, cached: int, cache: Cache, *, asked: bool = True) -> Loa
 
 def cost_of(compiled: "Compilation") -> Cost:
     """What a request is predicted to cost, from what its provider is predicted to reuse."""
+    compiled = compiled.priced
     model, prediction = compiled.prompt.model, compiled.cached
     rates = rates_for(model, tokens=prediction.total, lifetime=compiled.prompt.cache)
     load = load_for(compiled)
@@ -158,6 +159,7 @@ def premium_of(compiled: "Compilation") -> float:
 
 def load_for(compiled: "Compilation", keeps: str = "") -> Load:
     """How the tokens of a request divide, by how much of it is to be kept."""
+    compiled = compiled.priced
     prediction, cache = compiled.cached, compiled.plan.target.facts.cache
     if cache == Cache():
         return Load(0, 0, prediction.total)

@@ -29,7 +29,7 @@ from weft.compiler.report import (
 from weft.declare.config import shape_of
 from weft.diagnostics import Origin
 from weft.dialects import DIALECTS, Lowered, Placed
-from weft.ir import Block, Item, Note, ResultBlock, TextBlock
+from weft.ir import Block, Item, Note, ResultBlock, TextBlock, ToolDecl
 from weft.jsonschema import describe_expected
 from weft.passes import names_of
 from weft.passes.env import turn_numbers
@@ -133,8 +133,8 @@ def _tools(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     prompt, lowered = compiled.prompt, compiled.lowered()
     head = compiled.scale.head(lowered)
     shared = prefix.tokens > 0
-    tools = [tool for tool in prompt.tools if tool.hosted is None]
-    hosted = {tool.origin for tool in prompt.tools if tool.hosted is not None}
+    tools = weigh_tools(compiled)
+    hosted = {tool.origin for tool in prompt.tools if tool.runs_at_provider}
     own = [p for p in lowered.placed if p.pointer.startswith("/tools/") and p.source in hosted]
     for placed in own:  # what they take is counted with the provider's own tools
         if isinstance(placed.source, Origin):
@@ -147,13 +147,11 @@ def _tools(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
         for p in lowered.placed
         if p.pointer.startswith("/tools/") and p.source not in hosted
     ]
-    for index, tool in enumerate(tools):
+    for index, (tool, tokens) in enumerate(tools):
         # a dialect may put all tools into one place: then none has a place of its own
         pointer = places[index] if len(places) == len(tools) else ""
         text = f"{tool.name}: {tool.description}\n{compact(tool.parameters)}"
-        yield SentRow(
-            "tools", "tool", "", head.tools[index], tool.origin, "static", pointer, text, shared
-        )
+        yield SentRow("tools", "tool", "", tokens, tool.origin, "static", pointer, text, shared)
     output = prompt.output
     if output is not None and output.how == "native":
         places = [
@@ -172,6 +170,20 @@ def _tools(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
             f"{output.name}: {compact(output.schema)}",
             shared,
         )
+
+
+def weigh_tools(compiled: "Compilation") -> list[tuple[ToolDecl, int]]:
+    """The caller's tools that a request declares, each with its tokens.
+
+    Those that the provider runs are counted together, and those that it reads only once the model
+    has found them are not counted.
+    """
+    tools = [tool for tool in compiled.prompt.tools if not tool.runs_at_provider]
+    sizes = compiled.scale.head(compiled.lowered()).tools
+    read = [tool for tool in tools if not (tool.kept or {}).get("defer_loading")]
+    read = read if len(read) == len(sizes) else tools[: len(sizes)]
+    tokens = dict(zip((id(tool) for tool in read), sizes, strict=False))
+    return [(tool, tokens.get(id(tool), 0)) for tool in tools]
 
 
 def _system(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
@@ -314,10 +326,7 @@ def _turn_count(compiled: "Compilation") -> int:
 
 def notes_of(compiled: "Compilation") -> Iterator[Note]:
     """All notes: those on the log in its order, however often it was compiled on the way."""
-    woven = compiled.woven
-    notes = (*woven.notes, *woven.beside())
-    # sorted: grown step by step or read at once, the same rows
-    yield from sorted(notes, key=lambda note: (note.before.position, note.step))
+    yield from compiled.log_notes
     for step in compiled.steps:
         yield from step.notes
 

@@ -663,19 +663,39 @@ def notes_beside(
             rows = branches_of(events).seen_from(branch, events, passed_by)
         seen = {row.position for row in rows}
     notes: list[Note] = []
-    for position in range(start):
-        if position not in seen:  # what was said on a branch may join this turn
-            notes += _notes_on(events[position], position, agent, "select_view", NOT_THIS_TURN)
-    if passed_by < 0:
-        return notes
-    for position, event in enumerate(events.since(passed_by), passed_by):
-        if position not in seen:
-            why = f"it belongs to branch {event.branch or ''}"
-            notes += _notes_on(event, position, agent, "select_branch", why)
+    with events.lock:
+        known = events.memo[_BesideNotes, agent].by_place
+        for position in range(start):
+            if position not in seen:  # what was said on a branch may join this turn
+                place = position, "select_view"
+                if place not in known or position >= events.settled:
+                    known[place] = _notes_on(events[position], *place, agent, NOT_THIS_TURN)
+                notes += known[place]
+        if passed_by < 0:
+            return notes
+        for position, event in enumerate(events.since(passed_by), passed_by):
+            if position not in seen:
+                place = position, "select_branch"
+                if place not in known or position >= events.settled:
+                    why = f"it belongs to branch {event.branch or ''}"
+                    known[place] = _notes_on(event, *place, agent, why)
+                notes += known[place]
     return notes
 
 
-def _notes_on(event: Event, position: int, agent: str, step: str, why: str) -> list[Note]:
+class _BesideNotes:
+    """The notes on events that an agent does not see: the same in every request that is explained.
+
+    They are kept by the place of the event and the pass that leaves it out.
+    """
+
+    __slots__ = ("by_place",)
+
+    def __init__(self) -> None:
+        self.by_place: dict[tuple[int, str], list[Note]] = {}
+
+
+def _notes_on(event: Event, position: int, step: str, agent: str, why: str) -> list[Note]:
     """The notes on an event that is left out, hidden or not; a summary has no item of its own."""
     items = build_items((event,), position, agent).items
     if not items:

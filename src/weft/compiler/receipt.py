@@ -144,7 +144,7 @@ def compare_bill(
     is given.
     """
     model = _billed_model(expected, answered_by)
-    billed = _billed_load(usage, written)
+    billed = billed_load(usage, written)
     if expected is None:
         return _without_expectation(model, billed, lifetime)
     # what an answer costs is not predicted
@@ -208,7 +208,7 @@ def _billed_model(expected: Expectation | None, answered_by: str) -> str:
     return answered_by if is_other else expected.model
 
 
-def _billed_load(usage: Usage | None, written: int) -> Load | None:
+def billed_load(usage: Usage | None, written: int) -> Load | None:
     """The tokens of a bill by kind; None where the provider did not count the request."""
     if usage is None or usage.prompt_token_count is None:
         return None

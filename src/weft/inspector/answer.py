@@ -51,16 +51,23 @@ def read_media(inspection: Inspection, event: str, place: int) -> JsonObject:
     """A picture, a sound or a document of an event: its type, and its base64 text."""
     answer_event = next((one for one in inspection.session.events if one.id == event), None)
     parts = parts_of(answer_event) if answer_event is not None else ()
+    summary = answer_event.actions.compaction if answer_event is not None else None
+    if summary is not None:  # a request has what took the place of what was said before
+        parts = summary.compacted_content.parts or ()
     media = parts[place].inline_data if place < len(parts) else None
-    if media is None or not media.data:
+    if media is None:
         raise UsageError("there is no such file in the log", where="inspector")
-    if len(media.data) > LARGEST_MEDIA:
+    if media.data and len(media.data) > LARGEST_MEDIA:
         raise UsageError(
             f"the file has {len(media.data):,} letters of base64, more than the page shows",
             where="inspector",
             hint="read it from the session: weft sessions export",
         )
-    return {"mime": media.mime_type or "", "data": media.data, "name": media.display_name or ""}
+    return {
+        "mime": media.mime_type or "",
+        "data": media.data or "",
+        "name": media.display_name or "",
+    }
 
 
 def _model_of(step: AnsweredStep) -> str:

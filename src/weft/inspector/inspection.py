@@ -24,10 +24,12 @@ from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.diagnostics import Origin
 from weft.dialects import Entry
+from weft.dialects.track import Track
 from weft.errors import UsageError
+from weft.inspector.overlay import OverlayWalk
 from weft.inspector.recorded import RecordedCalls, find_usage_difference
 from weft.inspector.words import CallTiming, MaskedTexts, find_timings, label_calls
-from weft.ir import ResultBlock
+from weft.ir import Item, ResultBlock
 from weft.passes.summaries import name_of_model
 from weft.recordings import ExchangeRecord, Recording
 from weft.replay.receipt import Receipt, receipt_of
@@ -43,6 +45,7 @@ from weft.replay.steps import (
 from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
 from weft.session.lookback import waiting_in
+from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 PLAIN = C.default()
@@ -228,6 +231,8 @@ class Inspection:
         """Parts of requests that the recording does not hold, so nobody here can count them."""
         self.recorded: RecordedCalls | None = None
         """The calls as they were, where this is another program's recording."""
+        self.overlaid: tuple[RecordedCalls, str] | None = None
+        """The calls that this compiles otherwise, and another model to ask, if one is named."""
         self.bill: Receipt | None = None
         """The receipt of who sent the requests, where that is not who recorded them."""
 
@@ -306,7 +311,7 @@ class Inspection:
     def steps(self) -> list[AnsweredStep]:
         """Every answer of a model with its request."""
         if self.recorded is not None:
-            return self.recorded.steps()
+            return self.recorded.steps
         return self._walk.take(self.session.events)
 
     @cached_property
@@ -314,6 +319,9 @@ class Inspection:
         return self._new_walk()
 
     def _new_walk(self) -> StepWalk:
+        if self.overlaid is not None:
+            recorded, model = self.overlaid
+            return OverlayWalk(self.root, recorded, config=self.config, model=model)
         return StepWalk(
             self.root,
             self.session,
@@ -418,11 +426,16 @@ class Inspection:
         rehearsed = self._rehearsed.get(variant)
         if rehearsed is not None:
             return rehearsed
-        return self.anew(
+        if variant == Variant():
+            return self  # nothing is changed
+        other = self.anew(
             self.session,
             root=variant.laid_over(self.root, self.config),
             config=variant.config(self.config),
         )
+        if self.recorded is not None:
+            other.overlaid = (self.recorded, variant.model)
+        return other
 
     @cached_property
     def plain(self) -> "Inspection":
@@ -462,6 +475,8 @@ class Inspection:
         rehearsed = self._rehearsed.get(variant)
         if rehearsed is not None:
             return rehearsed
+        if variant == Variant():
+            return self
         known = self._alone.get((number, variant))
         if known is not None:
             self._alone.move_to_end((number, variant))
@@ -642,15 +657,28 @@ class SourceTokens:
     def __init__(self) -> None:
         self._sources: dict[int, tuple[str, str]] = {}
         self._items: dict[int, object] = {}
+        self._latest: dict[str, Strand[Item]] = {}
         self._turns: dict[int, _WeighedTurn] = {}
         self._numbers: dict[tuple[Origin, ...], int] = {}
+        self._first_turns: dict[int, _FirstTurns] = {}
 
     def of(self, request: Compilation) -> dict[str, int]:
         """The tokens of a request by source; they add up to all of it."""
-        sums = {"tools": 0, "schema": 0, "system": 0}
-        for _, some in self.in_order(request):
-            for (source, _), tokens in some.items():
-                sums[source] = sums.get(source, 0) + tokens
+        self._learn_sources(request)
+        lowered = request.lowered()
+        head = request.scale.head(lowered)
+        first = self._first_turns.get(id(lowered.track))
+        if first is None or first.length > lowered.final:
+            first = _FirstTurns(lowered.track, 0, {})
+        # turns that are final stand in all requests after: their sums go on
+        settled = lowered.entries.between(first.length, lowered.final)
+        sums = self._add_turns(first.sums, settled, request)
+        self._first_turns[id(lowered.track)] = _FirstTurns(lowered.track, lowered.final, sums)
+        sums = self._add_turns(sums, lowered.rest, request)
+        sums["tools"] = sum(head.tools)
+        sums["schema"] = head.schema
+        lead = (sum(self._weigh(entry, request).sums.values()) for entry in lowered.lead)
+        sums["system"] = sums.get("system", 0) + head.system + sum(lead)
         sums.pop("overhead", None)
         known = sum(sums.values())
         if known > request.tokens:  # earlier thoughts are sent and not counted
@@ -658,18 +686,37 @@ class SourceTokens:
         sums["overhead"] = request.tokens - sum(sums.values())
         return {source: tokens for source, tokens in sums.items() if tokens > 0}
 
-    def in_order(self, request: Compilation) -> Iterator[tuple[int, dict[tuple[str, str], int]]]:
-        """The parts of a request from its start, each with its tokens by source and tool.
+    def _add_turns(
+        self, sums: Mapping[str, int], entries: Iterable[Entry], request: Compilation
+    ) -> dict[str, int]:
+        """The sums with these turns."""
+        more = {**sums}
+        for entry in entries:
+            for (source, _), tokens in self._weigh(entry, request).sums.items():
+                more[source] = more.get(source, 0) + tokens
+        return more
 
-        A part has one number wherever it stands in the session; that of the head is 0.
-        """
-        lowered, scale = request.lowered(), request.scale
-        for item in request.prompt.items:
+    def _learn_sources(self, request: Compilation) -> None:
+        """Note where the blocks of a request come from; of most items that is known."""
+        items, known = request.prompt.items, self._latest.get(request.prompt.agent)
+        start = 0
+        if known is not None and items.shares(known):
+            start = min(known.settled, items.settled)
+        for item in items.since(start):
             if id(item) not in self._items:
                 self._items[id(item)] = item
                 for block in item.blocks:
                     tool = block.name if isinstance(block, ResultBlock) else ""
                     self._sources[id(block)] = source_of(item, block), tool
+        self._latest[request.prompt.agent] = items
+
+    def in_order(self, request: Compilation) -> Iterator[tuple[int, dict[tuple[str, str], int]]]:
+        """The parts of a request from its start, each with its tokens by source and tool.
+
+        A part has one number wherever it stands in the session; that of the head is 0.
+        """
+        self._learn_sources(request)
+        lowered, scale = request.lowered(), request.scale
         head = scale.head(lowered)
         yield (
             0,
@@ -717,6 +764,14 @@ class SourceTokens:
 
 
 _OVERHEAD = ("overhead", "")
+
+
+class _FirstTurns(NamedTuple):
+    """The first turns of a session that are final: how many, and their tokens by source."""
+
+    track: Track
+    length: int
+    sums: dict[str, int]
 
 
 class _WeighedTurn(NamedTuple):

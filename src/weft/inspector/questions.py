@@ -15,7 +15,7 @@ from weft.checker.check import check
 from weft.collector import collector_paused
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
-from weft.compiler.explain import notes_of
+from weft.compiler.explain import notes_of, weigh_tools
 from weft.compiler.report import block_text
 from weft.compiler.tools import declared_policy
 from weft.declare import Agent, C, Node, RunConfig
@@ -27,7 +27,7 @@ from weft.graph import graph_of, to_svg
 from weft.inspector.comparing import set_side_by_side
 from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
-from weft.ir import Block, Item, TextBlock
+from weft.ir import Block, Item, OpaqueBlock, TextBlock
 from weft.replay.steps import AnsweredStep, homes_of, speaker_of
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, compact
@@ -60,7 +60,23 @@ def _what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObjec
         "cost": cost.total,
         "cost_now": was.total,
         "money": cost.rates.money and was.rates.money,
+        "remark": _unread_words(now, request) if inspection.recorded is not None else "",
     }
+
+
+def _unread_words(now: Compilation, request: Compilation) -> str:
+    """What to say of parts that only a provider reads, and that are not in a log."""
+    before, after = (
+        sum(isinstance(block, OpaqueBlock) for item in one.prompt.items for block in item.blocks)
+        for one in (now, request)
+    )
+    if before <= after:
+        return ""
+    parts = "1 part" if before - after == 1 else f"{before - after:,} parts"
+    return (
+        f"{parts} of the request that was sent can only be read by its provider, such as a file"
+        " that was uploaded there. No policy can keep what it cannot read, so it is missing here."
+    )
 
 
 def compare(inspection: Inspection, variant: Variant) -> JsonObject:
@@ -152,6 +168,15 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
     what another agent never saw has not vanished.
     """
     seen = _TextSearch(text)
+    requests = [step.request for step in inspection.steps if step.request is not None]
+    is_loose = not any(map(seen.in_request, requests)) and _find_event(inspection, seen) is None
+    if is_loose:
+        # who copied it from the page has it without the signs of Markdown
+        loose = _TextSearch(text, is_loose=True)
+        if _find_event(inspection, loose) is not None:
+            seen = loose
+        else:
+            is_loose = False
     in_view: dict[tuple[str, str | None, str | None], bool] = {}
     rows: list[tuple[AnsweredStep, bool]] = []
     vanished: list[Json] = []
@@ -166,27 +191,26 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
                 {
                     "number": step.number,
                     "agent": step.event.author,
-                    "because": list[Json](_reasons(inspection, step.request, text)),
+                    "because": list[Json](_reasons(inspection, step.request, seen)),
                 }
             )
         in_view[speaker] = here
-    in_log = next(
-        (
-            index
-            for index, event in enumerate(inspection.session.events)
-            if text in compact(msgspec.to_builtins(event.content)) or text in (event.text or "")
-        ),
-        None,
-    )
     return {
         "text": _mask_text(inspection, text),
+        "loosely": is_loose,
         "steps": [
             {"number": step.number, "agent": step.event.author, "in_view": here}
             for step, here in rows
         ],
-        "born": in_log,
+        "born": _find_event(inspection, seen),
         "vanished": vanished,
     }
+
+
+def _find_event(inspection: Inspection, seen: "_TextSearch") -> int | None:
+    """The first event that holds a text."""
+    events = enumerate(inspection.session.events)
+    return next((index for index, event in events if seen.in_event(event)), None)
 
 
 def dead_weight(inspection: Inspection) -> JsonObject:
@@ -203,8 +227,7 @@ def dead_weight(inspection: Inspection) -> JsonObject:
         head = request.scale.head(request.lowered())
         rates = rates_for(request.prompt.model, tokens=request.tokens)
         read = request.cached.cached > sum(head.tools)
-        # after the declared ones stand those that a provider wants for calls in the history
-        for tool, tokens in zip(request.prompt.tools, head.tools, strict=False):
+        for tool, tokens in weigh_tools(request):
             key = (request.prompt.agent, tool.name)
             row = tools.setdefault(
                 key,
@@ -240,7 +263,9 @@ def picture(inspection: Inspection) -> JsonObject:
         author = _mask_text(inspection, step.event.author)
         counts[author] = counts.get(author, 0) + 1
     state = inspection.session.state
-    checks = check(inspection.root, inputs=_given_keys(inspection.session))
+    # the agents of a recording are made up from its log: what is wrong with them is not its fault
+    is_known = inspection.recorded is None
+    checks = check(inspection.root, inputs=_given_keys(inspection.session)) if is_known else []
     return {
         "svg": _mask_svg(inspection, checks),
         "checks": [
@@ -348,16 +373,17 @@ def _tag_forced(event: Event) -> Event:
 class _TextSearch:
     """Whether requests hold a text; turns that requests share are searched once."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._spelled = compact(text)[1:-1]
+    def __init__(self, text: str, *, is_loose: bool = False) -> None:
+        self._is_loose = is_loose
+        self._text = self._read(text)
+        self._spelled = self._read(compact(text)[1:-1])
         self._turns: dict[int, tuple[object, bool]] = {}
 
     def in_request(self, request: Compilation) -> bool:
         """Whether the text stands anywhere in the request."""
         lowered = request.lowered()
         head = {key: value for key, value in lowered.wire.items() if key != lowered.turns}
-        if self._spelled in compact(head) or self._text in request.system:
+        if self._spelled in self._read(compact(head)) or self.is_in(request.system):
             return True
         return any(self._in_turn(entry, entry.wire) for entry in (*lowered.lead, *lowered.entries))
 
@@ -365,16 +391,35 @@ class _TextSearch:
         known = self._turns.get(id(entry))
         if known is None:
             # the entry is kept, so that its id is not given to another
-            known = self._turns[id(entry)] = (entry, self._spelled in compact(wire))
+            known = self._turns[id(entry)] = (entry, self._spelled in self._read(compact(wire)))
         return known[1]
 
+    def in_event(self, event: Event) -> bool:
+        """Whether the text stands anywhere in the event."""
+        return self.is_in(event.text) or self._spelled in self._read(
+            compact(msgspec.to_builtins(event.content))
+        )
 
-def _reasons(inspection: Inspection, request: Compilation, text: str) -> Iterator[JsonObject]:
+    def is_in(self, text: str) -> bool:
+        """Whether the text stands in another one."""
+        return self._text in self._read(text)
+
+    def _read(self, text: str) -> str:
+        return _SIGNS.sub(" ", text) if self._is_loose else text
+
+
+_SIGNS = re.compile(r"(?:\\n|[*_`#|>~\s])+")
+"""The signs of Markdown, and what stands between words."""
+
+
+def _reasons(
+    inspection: Inspection, request: Compilation, seen: _TextSearch
+) -> Iterator[JsonObject]:
     """The passes that dropped or changed an item which holds the text."""
     presentable, mask = request.presentable, inspection.request_mask
     for note in notes_of(request):
         after = _text(note.after) if note.after is not None else ""
-        if text in _text(note.before) and text not in after:
+        if seen.is_in(_text(note.before)) and not seen.is_in(after):
             before = presentable(note.before) if presentable is not None else note.before
             words = _text(before)
             yield {

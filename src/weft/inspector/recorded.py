@@ -5,27 +5,32 @@ those of the file. A transcript holds no bodies: its requests are the messages b
 in the words of the file, with the tools it names and no others.
 """
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from functools import cached_property
+from typing import Literal, cast
 
 import msgspec
 
+from weft.compiler.caching import Prediction, predict
 from weft.compiler.compiled import Compilation
+from weft.compiler.costs import Load
 from weft.compiler.incremental import Woven
 from weft.compiler.parts import blocks_of
 from weft.compiler.plan import NamedModel, plan_for
+from weft.compiler.receipt import billed_load
 from weft.content import Content
 from weft.declare import Agent, RunConfig
-from weft.diagnostics import Origin
-from weft.dialects import CHAT, DIALECTS, Lowered, dialect_named, facts_for
+from weft.diagnostics import Diagnostic, Origin
+from weft.dialects import CHAT, DIALECTS, Entry, Lowered, dialect_named, facts_for
 from weft.errors import UsageError
 from weft.ir import Block, Feature, Item, ItemKind, Prompt, TextBlock, ToolDecl
 from weft.recordings import ExchangeRecord, RecordedBlock, Recording, exchanges_of
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, with_events
 from weft.recordings.requests import RequestReader, read_request
-from weft.replay.steps import AnsweredStep
+from weft.replay.steps import AnsweredStep, Speaker, speaker_of
 from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
@@ -35,13 +40,96 @@ class RecordedRequest(Compilation):
     """A request of a recording. What is shown of it is its body."""
 
     body: JsonObject | None = None
+    marked: Compilation | None = None
+    """The same with marks where the provider is to keep it: a transcript does not hold those."""
+    fits: dict[int, tuple[Entry, Entry]]
+    """For turns that were lowered: what stands in bodies in their place."""
+
+    @property
+    def priced(self) -> Compilation:
+        """The request as its provider was asked to keep it."""
+        return self if self.marked is None else self.marked
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Nothing: it was not compiled, so there is nothing to say of that."""
+        return ()
+
+    @cached_property
+    def cached(self) -> Prediction:
+        """How many of its tokens the provider has read before, as far as that can be told."""
+        return predict(self) if self.marked is None else self.marked.cached
+
+    def sent(self, asked: float, answered: float, before: "RecordedRequest | None") -> None:
+        """Note when it was sent and answered, and which request came before it."""
+        pairs: list[tuple[Compilation, Compilation | None]] = [(self, before)]
+        if self.marked is not None:
+            pairs.append((self.marked, before.priced if before is not None else None))
+        for request, earlier in pairs:
+            request.follows(earlier)
+            request.asked, request.answered = asked, answered
 
     def lowered(self, dialect: str | None = None) -> Lowered:
         """The request in a dialect; in its own it is the body, to the byte."""
         lowered = super().lowered(dialect)
-        if self.body is not None and lowered.dialect == self.dialect:
-            lowered.wire = self.body
+        if self.body is None or lowered.dialect != self.dialect or lowered.wire is self.body:
+            return lowered
+        lowered.wire = self.body
+        turns = self.body.get(lowered.turns)
+        if isinstance(turns, list):
+            entries = lowered.entries
+            fitted = [*self._fit(turns[len(lowered.lead) :], entries, len(lowered.lead))]
+            if len(fitted) != len(entries) or any(map(operator.is_not, fitted, entries)):
+                # the turns are those of the body, and not those that were made of its blocks
+                lowered.final, lowered.all_entries = 0, None
+                lowered.rest, lowered.lasting = fitted, fitted
         return lowered
+
+    def _fit(self, turns: list[Json], entries: Sequence[Entry], lead: int) -> Iterator[Entry]:
+        """For each turn of the body the blocks that it was read into."""
+        is_even = len(turns) == len(entries)
+        for at, turn in enumerate(turns):
+            if is_even:
+                entry = entries[at]
+                known = self.fits.get(id(entry))
+                if known is None or known[0] is not entry:
+                    fits = entry.wire == turn
+                    known = self.fits[id(entry)] = entry, entry if fits else _refit(entry, turn)
+                yield known[1]
+                continue
+            items = [item for item in self.prompt.items if item.position == at + lead]
+            alone = msgspec.structs.replace(self.prompt, items=Strand(items))
+            alone_entries = (
+                dialect_named(self.dialect).lower_on(alone, strict=False, head=None).entries
+            )
+            if len(alone_entries) == 1:
+                yield _refit(alone_entries[0], turn)
+            else:
+                yield Entry(cast("JsonObject", turn), "", ())
+
+
+def _refit(entry: Entry, turn: Json) -> Entry:
+    """A turn of a body with the blocks of an entry, as far as they stand in the same places."""
+    assert isinstance(turn, dict)
+    blocks = entry.blocks
+    for field in ("content", "parts"):
+        pieces, lowered = turn.get(field), entry.wire.get(field)
+        if isinstance(pieces, str) and not isinstance(lowered, str):
+            blocks = tuple((f"/{field}", block) for _, block in blocks[:1])
+    blocks = tuple((place, block) for place, block in blocks if _has_place(turn, place))
+    return Entry(turn, entry.role, blocks)
+
+
+def _has_place(turn: Json, place: str) -> bool:
+    value = turn
+    for step in place.split("/")[1:]:
+        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
+        else:
+            return False
+    return True
 
 
 class RecordedCalls:
@@ -111,22 +199,50 @@ class RecordedCalls:
             instructions={name: texts.get(name, whole) for name in dict.fromkeys((*only, AGENT))},
         )
 
-    def steps(self, *, model: str | None = None) -> list[AnsweredStep]:
+    @cached_property
+    def steps(self) -> list[AnsweredStep]:
         """A step for each call, with the request that was recorded."""
         places = {event.id: at for at, event in enumerate(self.recording.session.events)}
         events = self.recording.session.events
-        prompts = _Prompts(self.recording, model=model)
+        prompts = _Prompts(self.recording)
         steps: list[AnsweredStep] = []
-        before: Compilation | None = None
+        before: dict[Speaker, RecordedRequest] = {}
         for exchange in self.exchanges:
             place = places[exchange.event]
+            event = events[place]
             request = prompts.request(exchange, place)
-            request.follows(before)
-            request.asked = exchange.started or (events[place - 1].timestamp if place else 0.0)
-            request.answered = exchange.ended or events[place].timestamp
-            before = request
-            steps.append(AnsweredStep(exchange.number, place, events[place], request))
+            asked = exchange.started or (events[place - 1].timestamp if place else 0.0)
+            speaker = speaker_of(event)
+            request.sent(asked, exchange.ended or event.timestamp, before.get(speaker))
+            before[speaker] = request
+            steps.append(AnsweredStep(exchange.number, place, event, request))
         return steps
+
+    @cached_property
+    def bills(self) -> dict[str, Load]:
+        """What the provider counted of each call, by the event that answers it."""
+        bills: dict[str, Load] = {}
+        for step in self.steps:
+            load = billed_load(step.event.usage, step.event.provenance.cache_write or 0)
+            if load is not None and load.total:
+                bills[step.event.id] = load
+        return bills
+
+    @cached_property
+    def unrecorded_tokens(self) -> int:
+        """The tokens of each call that the file does not hold: its system text or its tools.
+
+        Found from what was billed; 0 where the file holds them, or nobody recorded a bill.
+        """
+        recording = self.recording
+        if any(recording.instructions.values()) and recording.declared:
+            return 0
+        gaps = [
+            self.bills[step.event.id].total - step.request.tokens
+            for step in self.steps
+            if step.request is not None and step.event.id in self.bills
+        ]
+        return max(0, min(gaps, default=0))
 
 
 _OFF = 0.15
@@ -177,9 +293,10 @@ def _likely_cause(billed: Sequence[int], counted: Sequence[int], recording: Reco
 class _Prompts:
     """Makes the prompts of one recording, each from the one before it."""
 
-    def __init__(self, recording: Recording, *, model: str | None) -> None:
+    def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._model = model
+        self._keeps = _keeps_requests(recording)
+        self._fits: dict[int, tuple[Entry, Entry]] = {}
         self._agents: dict[tuple[str, str, str], Agent] = {}
         self._head: tuple[str, JsonObject, list[Json], Prompt] | None = None
         self._turns: list[Json] = []
@@ -195,7 +312,7 @@ class _Prompts:
         """The request of a call, whose answer stands at a place of the log."""
         body = exchange.body if exchange.dialect in DIALECTS else None
         if body is None:
-            name = self._model or exchange.model or self._recording.model
+            name = exchange.model or self._recording.model
             dialect = exchange.dialect or _dialect_of(self._recording, name)
             prompt = self._from_log(name, place)
         else:
@@ -218,7 +335,11 @@ class _Prompts:
             beside=list,
         )
         request = RecordedRequest(prompt, plan, config, woven, (), {}, lambda: None)
-        request.body = body
+        request.body, request.fits = body, self._fits
+        if body is None and self._keeps and facts_for(name).cache.breakpoints:
+            lifetime = self._recording.session.events[place].provenance.cache_lifetime
+            marked = msgspec.structs.replace(prompt, cache=lifetime or "on")
+            request.marked = Compilation(marked, plan, config, woven, (), {}, lambda: None)
         return request
 
     # Requests that were recorded
@@ -238,7 +359,12 @@ class _Prompts:
             prompt = read_request(dialect, body, exchange.model)
             placed = [_with_origins(item, homes) for item in prompt.items]
             self._turns, self._items, self._ends = [], Strand(), []
-            return msgspec.structs.replace(prompt, agent=AGENT, items=Strand(placed))
+            return msgspec.structs.replace(
+                prompt,
+                agent=AGENT,
+                items=Strand(placed),
+                features=prompt.features if prompt.tools else Feature.NONE,
+            )
         same = 0
         for old, new in zip(self._turns, turns, strict=False):
             if old is not new and old != new:
@@ -262,7 +388,8 @@ class _Prompts:
             items = items.extend(fresh)
             ends.append(len(items))
         self._turns, self._items, self._ends = turns, items, ends
-        has_calls = any(item.kind == "calls" for item in items)
+        # without it nobody declares tools that a request calls and does not have
+        has_calls = bool(head.tools) and any(item.kind == "calls" for item in items)
         return msgspec.structs.replace(
             head, items=items, features=Feature.CALLS if has_calls else Feature.NONE
         )
@@ -310,8 +437,17 @@ class _Prompts:
             system=tuple(_system_block(text) for text in texts),
             tools=tools,
             config={**recording.config},
-            features=Feature.CALLS,
+            features=Feature.CALLS if tools else Feature.NONE,
         )
+
+
+def _keeps_requests(recording: Recording) -> bool:
+    """Whether a program asked its provider to keep requests: its bills say so, where there are."""
+    events = recording.session.events
+    usages = [event.usage for event in events if event.usage is not None]
+    billed = [usage for usage in usages if usage.prompt_token_count is not None]
+    has_reads = any(usage.cached_content_token_count for usage in billed)
+    return has_reads or any(event.provenance.cache_write for event in events) or not billed
 
 
 def _system_block(text: str) -> TextBlock:

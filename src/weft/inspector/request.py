@@ -201,6 +201,8 @@ class RequestView:
             for row in self.report.left_out
             # what is only said otherwise, such as who spoke, is not left out
             if row.action == "dropped" or (row.action == "changed" and row.before > row.after)
+            # an event that says nothing cannot be missed
+            if row.text or row.before > row.after
         ]
         return sorted(listed, key=lambda one: -one.tokens)
 

@@ -7,7 +7,7 @@ counted, which means to compile every request: that is done while somebody looks
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Protocol
 
@@ -415,7 +415,7 @@ def _describe_row(
         "user": session.user_id,
         "first": show.text(first, _FIRST),
         "agents": list[Json](dict.fromkeys(show.text(event.author) for event in answers)),
-        "models": [name for name in models if name],
+        "models": _name_models(models),
         "events": len(session.events),
         "steps": steps,
         **(reported or SessionSpending()).to_json(),
@@ -425,6 +425,12 @@ def _describe_row(
         "waiting": len(waiting_in(session.events)),
         "updated": max((event.timestamp for event in session.events), default=0.0),
     }
+
+
+def _name_models(names: Iterable[str]) -> list[Json]:
+    """The models by name; one with its provider in front of it is the same one."""
+    listed = [name for name in names if name]
+    return [name for name in listed if not any(one.endswith(f"/{name}") for one in listed)]
 
 
 _FIRST = 140

@@ -171,6 +171,11 @@ class ToolDecl(msgspec.Struct, frozen=True):
     source: str = ""
     """The server whose listing has it."""
 
+    @property
+    def runs_at_provider(self) -> bool:
+        """Whether the provider runs it itself: what it takes is counted with the provider's own."""
+        return self.hosted is not None or self.own is not None
+
 
 class Output(msgspec.Struct, frozen=True):
     """The answer's schema, and the one way it is asked for."""

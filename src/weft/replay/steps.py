@@ -125,16 +125,8 @@ class StepWalk:
             return AnsweredStep(
                 number, place, event, None, f"`{event.author}` is not in this program"
             )
-        home = self._homes[event.author]
         try:
-            request = compile_before(
-                event,
-                home,
-                self._log,
-                config=self._config,
-                labels=self._labels,
-                artifacts=self._artifacts,
-            )
+            request = self.compile(event, self._homes[event.author], self._log)
         except BudgetExceeded as error:
             return AnsweredStep(number, place, event, None, error.message)
         speaker = speaker_of(event)
@@ -144,6 +136,17 @@ class StepWalk:
         # no usage: all tokens are counted here, so that they add up, whatever the policy
         request.answered, request.known = event.timestamp, event.provenance.known
         return AnsweredStep(number, place, event, request)
+
+    def compile(self, event: Event, home: Agent, before: Session) -> Compilation:
+        """The request that led to an event, from the log before it and the tree of its agent."""
+        return compile_before(
+            event,
+            home,
+            before,
+            config=self._config,
+            labels=self._labels,
+            artifacts=self._artifacts,
+        )
 
 
 def at_step(

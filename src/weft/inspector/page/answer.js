@@ -1,6 +1,6 @@
 // What stands out in a session, and the answer next to its request.
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
-import { Problem, Waiting, cost, embedded, many, number, placeOf, tryPolicy, useAnswer } from "./common.js";
+import { Problem, Ticked, Waiting, cost, embedded, many, number, placeOf, tryPolicy, useAnswer } from "./common.js";
 import { Media, Prose } from "./text.js";
 
 // One line to three: where the money goes, what broke the cache, who repeats whom, and what a policy would save.
@@ -14,7 +14,7 @@ export function Diagnosis({ session, version, go, show }) {
   const lines = [...data.lines, ...(saving.data && saving.data.words && !saving.busy ? [saving.data] : [])];
   const open = (line) => { if (line.kind === "auto") tryPolicy.set(line.policy); if (line.step) go(line.step); show(line.view, null); };
   return lines.length === 0 ? null : html`<ul class="diagnosis" data-testid="diagnosis" aria-label="what stands out">${lines.map((line) => html`<li class=${line.kind}>
-    <span>${line.words.split("`").map((words, i) => (i % 2 ? html`<code>${words}</code>` : words))}</span> ${line.step > 0 && html`<button class="link" onClick=${() => open(line)}>${line.kind === "auto" ? "try it" : `call ${line.step}`}</button>`}</li>`)}</ul>`;
+    <span><${Ticked} text=${line.words} /></span> ${line.step > 0 && html`<button class="link" onClick=${() => open(line)}>${line.kind === "auto" ? "try it" : `call ${line.step}`}</button>`}</li>`)}</ul>`;
 }
 
 const seconds = (s) => (s === null || s === undefined ? null : s < 0.0995 ? `${Math.max(1, Math.round(s * 1000))} ms` : s < 99.5 ? `${s.toFixed(1)} s` : `${Math.round(s / 60)} min`);

@@ -198,7 +198,7 @@ export const share = (a, b) => (b ? `${Math.round((100 * a) / b)}%` : "–");
 export const cachedShare = (s) => share(Math.min(s.cached, s.tokens), s.tokens);
 export const brief = (n) =>
   n >= 999500 ? `${(n / 1e6).toFixed(1)}M` : n >= 999.5 ? `${(n / 1e3).toFixed(n < 9950 ? 1 : 0)}k` : String(Math.round(n));
-export const many = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
+export const many = (n, word, several = `${word}s`) => `${number(n)} ${n === 1 ? word : several}`;
 export const cost = (c, money) => {
   if (c === undefined || c === null) return "–";
   if (!money) return `${number(c)} tok`;
@@ -225,6 +225,7 @@ export function placeOf(film, id) {
 
 // Where something comes from, in words of the reader.
 const FIELDS = { instruction: "instruction", global_instruction: "instruction for all agents", description: "description", output: "schema of the answer" };
+const TURN = /^(?:messages|input|contents)\/(\d+)/;
 function plainOrigin(origin) {
   const of = origin.agent ? ` of ${origin.agent}` : "";
   if (origin.kind === "field") return `${FIELDS[origin.name] || origin.name.replace(/_/g, " ")}${of}`;
@@ -232,6 +233,8 @@ function plainOrigin(origin) {
   if (origin.kind === "dialect") return "the provider's format";
   if (origin.kind === "pass") return `added by ${origin.name}`;
   if (origin.kind === "config") return `setting ${origin.name}`;
+  const turn = TURN.exec(origin.name);
+  if (origin.kind === "event" && turn) return `message ${Number(turn[1]) + 1}`;
   return origin.words.replace(/\b([0-9a-f]{8})[0-9a-f]{24}\b/g, "$1…");
 }
 
@@ -242,9 +245,11 @@ export function named(origin, film) {
   return `event ${event.index + 1}, ${event.author}`;
 }
 export const withNumbers = (text, film) =>
-  text.replace(/\b(\w+)\.(instruction|global_instruction):\d+/g, "$2 of $1").replace(/dialect blank line/g, "the provider's format").replace(/\b(?:event )?([0-9a-f]{32})(#\d+)?/g, (whole, id) => (placeOf(film, id) ? `event ${placeOf(film, id).index + 1}` : `${id.slice(0, 8)}…`));
+  text.replace(/\b(\w+)\.(instruction|global_instruction):\d+/g, "$2 of $1").replace(/\(?event (?:messages|input|contents)\/(\d+)(?:#\d+)?\)?/g, (_, n) => `message ${Number(n) + 1}`).replace(/\d{4,}(?= tokens)/g, (n) => number(Number(n))).replace(/dialect blank line/g, "the provider's format").replace(/\b(?:event )?([0-9a-f]{32})(#\d+)?/g, (whole, id) => (placeOf(film, id) ? `event ${placeOf(film, id).index + 1}` : `${id.slice(0, 8)}…`));
 
 // Small parts
+// Names stand between backticks in what the server says.
+export const Ticked = ({ text }) => text.split("`").map((words, i) => (i % 2 ? html`<code>${words}</code>` : words));
 export const Problem = ({ text }) => (text ? html`<div class="problem" role="alert">${text}</div>` : null);
 export const Waiting = () => html`<p class="dim" role="status">Loading…</p>`;
 export const Empty = ({ title, children }) => html`<div class="empty"><b>${title}</b><div class="dim">${children}</div></div>`;

@@ -8,6 +8,16 @@ const WORDS = { foreign: "other agents", overhead: "format", results: "tool resu
 const HIGH = 130, LANE = 15, TOP = 6;
 // A lane is an agent, in one branch or one call of it as a tool.
 const laneOf = (frame) => [frame.agent, frame.scope || frame.branch || ""].filter(Boolean).join(" · ");
+// What a lane is called: the agent; of one that has several, its branch, or which call of it as a tool it is.
+function nameLanes(frames) {
+  const lanes = new Map(), names = new Map();
+  for (const f of frames) lanes.set(f.agent, (lanes.get(f.agent) || new Map()).set(laneOf(f), f));
+  for (const [agent, list] of lanes) {
+    let runs = 0;
+    for (const [lane, f] of list) names.set(lane, list.size === 1 ? agent : f.scope ? `${agent} · ${++runs}` : [agent, f.branch].filter(Boolean).join(" · "));
+  }
+  return names;
+}
 
 // Where each call stands on the axis of time. A pause longer than some calls is cut, else nothing else would be seen.
 function placeByTime(frames, room) {
@@ -34,14 +44,14 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
   // On a phone the strip is folded away: its caption and the arrows stay.
   const [isFolded, setFolded] = useState(() => innerWidth < 600);
   const hasTimes = frames.length > 1 && frames.every((f) => f.time > 1e8) && frames.some((f) => f.seconds !== null);
-  const lanes = useMemo(() => [...new Set(frames.map(laneOf))], [frames]);
+  const names = useMemo(() => nameLanes(frames), [frames]), lanes = useMemo(() => [...names.keys()], [names]);
   const side = lanes.length > 1 ? 120 : 48;
   const fit = (Math.max(280, width || 1100) - side - 10) / Math.max(1, frames.length);
   const wide = Math.max(2, Math.min(72, Math.max(2, Math.min(72, fit)) * zoom));
   const most = given || highest(film, ghosts);
   const high = TOP + HIGH + 32 + LANE * lanes.length;
   const places = useMemo(() => (hasTimes && isTimed ? placeByTime(frames, Math.max(frames.length * Math.min(wide, 4), (Math.max(280, width || 1100) - side - 12) * zoom)) : { xs: frames.map((_, i) => i * wide), ws: frames.map(() => wide) }), [frames, wide, isTimed, hasTimes, width, zoom, side]);
-  const drawn = useMemo(() => draw(frames, ghosts, { side, wide, most, lanes, places }), [frames, ghosts, side, wide, most, lanes, places]);
+  const drawn = useMemo(() => draw(frames, ghosts, { side, wide, most, lanes, names, places }), [frames, ghosts, side, wide, most, lanes, places]);
   useEffect(() => {
     const at = side + (places.xs[now - 1] || 0), view = box.current;
     if (view && now && (at < view.scrollLeft + side || at > view.scrollLeft + view.clientWidth - 2 * wide)) view.scrollLeft = at - view.clientWidth / 2;
@@ -59,13 +69,13 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
   if (isFolded) return html`<div class="bar folded"><button aria-expanded="false" onClick=${() => setFolded(false)}>show the strip</button><span class="caption" data-testid="caption">${shown > 0 && html`<${Caption} frame=${frames[shown - 1]} ghost=${ghosts && ghosts[shown - 1]} />`}</span></div>`;
   return html`<div>
     <div class="film" ref=${box} data-testid="film" data-frames=${frames.length} tabindex="0" role="slider" aria-label=${label}
-      aria-valuemin="1" aria-valuemax=${frames.length} aria-valuenow=${now} aria-valuetext=${now ? describe(frames[now - 1]) : ""}>
+      aria-valuemin="1" aria-valuemax=${frames.length} aria-valuenow=${now} aria-valuetext=${now ? describe(frames[now - 1], names) : ""}>
       <svg width=${side + Math.max(...places.xs.map((x, i) => x + places.ws[i])) + 8} height=${high} aria-hidden="true" onClick=${(e) => at(e) && go(at(e))} onMouseMove=${(e) => setOver(at(e))} onMouseLeave=${() => setOver(0)}>
         <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="5" stroke="var(--paper)" stroke-width="2" stroke-opacity=".6" /></pattern></defs>
         ${mark(now, "now")}${drawn}${over !== now && mark(over, "over")}</svg></div>
     ${shown > 0 && html`<p class="caption" data-testid="caption"><${Caption} frame=${frames[shown - 1]} ghost=${ghosts && ghosts[shown - 1]} /></p>`}
     <div class="legend dim">${SOURCES.filter((s) => frames.some((f) => f.sources && f.sources[s])).map((s) => html`<span><i class="key" style=${`background: var(--${s})`}></i>${WORDS[s] || s}</span>`)}
-      <span><i class="key hatched"></i>cached</span>${ghosts && html`<span><i class="key ghostly"></i>plain history</span>`}${frames.some((f) => f.broken) && html`<span><i class="dot red"></i>cache broken</span>`}<span class="grow"></span>
+      <span><i class="key hatched"></i>cached</span>${ghosts && ghosts.some((g, i) => g && g.tokens > (frames[i].tokens || 0)) && html`<span><i class="key ghostly"></i>plain history</span>`}${frames.some((f) => f.broken) && html`<span><i class="dot red"></i>cache broken</span>`}<span class="grow"></span>
       ${hasTimes && html`<span class="switch" role="group" aria-label="axis of the strip"><button aria-pressed=${!isTimed} class=${isTimed ? "" : "on"} onClick=${() => setTimed(false)}>by call</button><button aria-pressed=${isTimed} class=${isTimed ? "on" : ""} onClick=${() => setTimed(true)}>by time</button></span>`}
       ${frames.length > 20 && html`<span class="bar" role="group" aria-label="zoom of the strip"><button onClick=${() => setZoom(Math.max(1, zoom / 2))} disabled=${zoom <= 1} aria-label="narrower bars">−</button><button onClick=${() => setZoom(Math.min(32, zoom * 2))} disabled=${wide >= 64} aria-label="wider bars">+</button>
         <label>go to call <input type="number" min="1" max=${frames.length} value=${now} aria-label="go to call" onChange=${(e) => Number(e.target.value) && go(Number(e.target.value))} /></label></span>`}</div></div>`;
@@ -74,21 +84,21 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
 export const highest = (film, ghosts) =>
   film.frames.reduce((n, f, i) => Math.max(n, f.tokens || 0, (ghosts && ghosts[i] && ghosts[i].tokens) || 0), 1);
 
-const describe = (f) =>
-  `${f.number}. ${laneOf(f)}: ${number(f.tokens)} tokens, ${number(f.cached)} cached, ${cost(f.cost, f.money)}`
+const describe = (f, names) =>
+  `${f.number}. ${names.get(laneOf(f))}: ${number(f.tokens)} tokens, ${number(f.cached)} cached, ${cost(f.cost, f.money)}`
   + (f.calls.length ? `; calls ${f.calls.map((c) => c.name).join(", ")}` : "") + (f.error ? `; ${f.error}` : "");
 
-const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) !== f.agent && html` <span class="dim">in ${f.scope || f.branch}</span>`}${f.seconds > 0.05 && html` <span class="dim">${f.seconds.toFixed(1)} s</span>`}
+const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) !== f.agent && html` <span class="dim">${f.scope ? "called as a tool" : `in ${f.branch}`}</span>`}${f.seconds > 0.05 && html` <span class="dim">${f.seconds.toFixed(1)} s</span>`}
   ${f.problem ? html` <span class="red">the request cannot be rebuilt: ${f.problem}</span>` : html` · ${many(f.tokens, "token")}, <span class="green">${number(f.cached)} cached</span>, ${cost(f.cost, f.money)}`}
-  ${f.reported && f.reported.prompt && html` <span class="dim">· the provider counted ${number(f.reported.prompt)} tokens, ${number(f.reported.cached || 0)} cached</span>`}
+  ${f.reported && f.reported.prompt && (f.reported.prompt !== f.tokens || (f.reported.cached || 0) !== f.cached) && html` <span class="dim">· the provider counted ${number(f.reported.prompt)} tokens, ${number(f.reported.cached || 0)} cached</span>`}
   ${ghost && ghost.tokens !== f.tokens && html` <span class="dim">· plain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}</span>`}
   ${f.calls.length > 0 && html` · calls ${f.calls.map((c) => c.name).join(", ")}`}
   ${f.error && html` · <span class="red">${f.error}</span>`}
-  ${f.broken && html` · <span class="red">the cache broke at ${f.broken.split(": ")[0]}${f.read_again ? `, ${many(f.read_again, "token")} read again` : ""}</span>`}`;
+  ${f.broken && html` · <span class="red">the cache broke at ${f.broken.split(": ")[0]}</span>`}`;
 
 const clipped = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-function draw(frames, ghosts, { side, wide, most, lanes, places }) {
+function draw(frames, ghosts, { side, wide, most, lanes, names, places }) {
   const isTimed = places.ws.some((one) => one !== wide);
   const base = TOP + HIGH, w = isTimed ? Math.min(8, wide) : wide > 6 ? wide - 2 : wide > 3 ? wide - 1 : wide, y = (tokens) => (HIGH * tokens) / most;
   const box = (x, top, h, room = w) => `M${x.toFixed(1)} ${top.toFixed(1)}h${room.toFixed(1)}v${h.toFixed(1)}h-${room.toFixed(1)}z`;
@@ -115,7 +125,7 @@ function draw(frames, ghosts, { side, wide, most, lanes, places }) {
   const end = side + Math.max(...places.xs.map((x, i) => x + places.ws[i])) + 4;
   return html`
     ${[1, 0.5].map((part) => html`<line class="scale" x1=${side - 4} x2=${end} y1=${base - HIGH * part} y2=${base - HIGH * part} /><text x=${side - 8} y=${base + 4 - HIGH * part + (part === 1 ? 4 : 0)} text-anchor="end">${brief(most * part)}</text>`)}
-    ${lanes.length > 1 && lanes.map((lane, i) => html`<text x=${side - 8} y=${base + 23 + LANE * i} text-anchor="end"><title>${lane}</title>${clipped(lane, 18)}</text>`)}
+    ${lanes.length > 1 && lanes.map((lane, i) => html`<text x=${side - 8} y=${base + 23 + LANE * i} text-anchor="end"><title>${lane}</title>${clipped(names.get(lane), 18)}</text>`)}
     <path class="turns" d=${turns} /><path class="shade" d=${shade} /><path class="ghost" d=${ghost} />
     ${[...fills].map(([source, path]) => html`<path data-source=${source} d=${path} fill=${`var(--${source})`} />`)}
     <path data-source="cached" d=${cached} fill="url(#hatch)" /><path d=${failed} fill="var(--red)" /><path class="broken" d=${broken} fill="var(--red)" />

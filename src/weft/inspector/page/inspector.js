@@ -1,7 +1,7 @@
 // The inspector: one page over the JSON of /inspect/api, or over data embedded in the page.
 import { html, render, useState, useEffect, useCallback, useErrorBoundary, useLayoutEffect, useRef } from "./vendor/htm-preact.js";
 import {
-  Dialog, Empty, Problem, Waiting, ago, cachedShare, cost, embedded, fetched, forgetAnswers, many, number, posted, trouble,
+  Dialog, Empty, Problem, Ticked, Waiting, ago, cachedShare, cost, embedded, fetched, forgetAnswers, many, number, posted, trouble,
   useAnswer, useNewest, useShared,
 } from "./common.js";
 import { Diagnosis } from "./answer.js";
@@ -16,7 +16,7 @@ const TABS = [
   ["receipt", "Receipt", Receipt], ["compare", "Compare", Compare],
 ];
 const KEYS = [
-  ["← →", "the step before, the next"], ["Shift ← →", "ten steps"], ["Home End", "the first step, the last"], ["1 … 9, 0", "the views, from Request to Chat"],
+  ["← →", "the call before, the next"], ["Shift ← →", "ten calls"], ["Home End", "the first call, the last"], ["1 … 9, 0", "the views, from Request to Chat"],
   ["r", "the request as messages, or as JSON"], ["m", "Markdown as it is meant, or as it is written"], ["/ or Ctrl+F", "find in the request"], ["Enter, Shift Enter", "in the search: the next hit, the one before"],
   ["↓ ↑", "in the text: from piece to piece, with its origin"], ["Enter", "in the text: the passes that made this piece"],
   ["Tab", "from part to part"], ["Esc", "close, or clear the light"], ["?", "this list"],
@@ -92,12 +92,12 @@ function Session({ place, setPlace, open, help }) {
       <div class="bar">
         ${!embedded && html`<button onClick=${() => open("")} title="all sessions">‹ Sessions</button>`}
         <h1 title=${film.data ? film.data.session.id : ""}>${film.data ? film.data.session.id : ""}</h1>
-        ${film.data && html`<${Totals} summary=${film.data.session} />`}
+        ${film.data && html`<${Totals} summary=${film.data.session} film=${film.data} show=${show} />`}
         <span class="grow"></span>
         ${!embedded && html`<${Export} session=${session} hidden=${film.data ? film.data.hidden : []} />`}
-        <button onClick=${() => go(now - 1)} disabled=${now <= 1} aria-label="step before">←</button>
+        <button onClick=${() => go(now - 1)} disabled=${now <= 1} aria-label="call before">←</button>
         <span data-testid="step">${now} / ${frames.length}</span>
-        <button onClick=${() => go(now + 1)} disabled=${now >= frames.length} aria-label="next step">→</button>
+        <button onClick=${() => go(now + 1)} disabled=${now >= frames.length} aria-label="next call">→</button>
         <button onClick=${help} aria-label="keys" title="keys">?</button>
       </div>
       <${Tabs} tab=${tab} choose=${choose} />
@@ -106,7 +106,7 @@ function Session({ place, setPlace, open, help }) {
       ${film.error && (film.status === 404 ? html`<${Empty} title="This session is gone."><p role="alert">${film.error}</p><button onClick=${() => open("")}>all sessions</button><//>` : html`<${Problem} text=${film.error} />`)}
       ${!film.data && !film.error && html`<${Waiting} />`}
       ${embedded && film.data && html`<${FileKind} file=${film.data.file} />`}
-      ${film.data && film.data.notice && html`<p class="note">${film.data.notice}</p>`}
+      ${film.data && film.data.notice && html`<p class="note"><${Ticked} text=${film.data.notice} /></p>`}
       ${frames.length > 0 && html`<${Diagnosis} session=${session} version=${version} go=${go} show=${show} />`}
       ${frames.length > 0 && html`<${Film} film=${film.data} ghosts=${ghosts.data} now=${now} go=${go} />`}
       ${film.data && !isReady && html`<${Empty} title="No model was asked yet.">${film.data.can_chat ? html`<button class="on" onClick=${() => choose("chat")}>talk to the agent</button>` : "When the agent runs, its requests appear here."}<//>`}
@@ -178,12 +178,12 @@ function Tabs({ tab, choose }) {
 const spent = (s) => `${number(s.tokens)} tokens · ${cachedShare(s)} cached · ${cost(s.cost, s.money)}`;
 const UNCOUNTED = (s) => (s.uncounted ? `, without ${many(s.uncounted, "call")} that it did not count` : "");
 // A recording's figures are those that were billed; what Weft counts of it may lack what the file does not hold.
-const Totals = ({ summary: s }) => html`<span class="dim hide totals">
+const Totals = ({ summary: s, film, show }) => html`<span class="dim hide totals">
   ${many(s.steps, "call")} · ${s.imported && s.reported
-    ? html`<span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>${spent(s.reported)}</span> <span title="counted by Weft in what the file holds, without the answers">(in the file: ${number(s.tokens)} tokens)</span>`
+    ? html`<span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}; Weft counts ${number(s.tokens)} tokens in what the file holds`}>${spent(s.reported)}</span>`
     : html`<span title="counted by Weft, without the answers">${spent(s)}</span>
-  ${s.reported && html` <span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(reported: ${spent(s.reported)})</span>`}`}
-  ${s.errors ? html` · <span class="red">${many(s.errors, "error")}</span>` : ""}
+  ${s.reported && html` <span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(${s.reported.tokens === s.tokens && s.reported.cached === s.cached ? `with the answers ${cost(s.reported.cost, s.reported.money)}` : `reported: ${spent(s.reported)}`})</span>`}`}
+  ${s.errors ? html` · <button class="link red" onClick=${() => show("events", (film.events.find((e) => e.error) || { index: null }).index)}>${many(s.errors, "error")}</button>` : ""}
   ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
 
 // All sessions, with what they cost and what they wait for.

@@ -159,10 +159,13 @@ function reveal(element, looks = 5) {
   if (looks) requestAnimationFrame(() => element.isConnected && reveal(element, looks - 1));
 }
 
+// How often a part changes; most are of a turn, of which there is nothing to say.
+const STABLE = { static: ["fixed", "the same in every request of every session"], session: ["of the session", "the same in every request of this session"] };
+
 // A tool is one line that opens. A row of one piece is shown as Markdown where it is some.
 function Row({ row, view, index, film, fresh, session, plain }) {
   const origin = view.origins[row.origin], isNew = fresh && fresh(row), props = { class: `row ${isNew ? "fresh" : ""}`, "data-row": index, style: `border-color: var(--${row.source})` };
-  const what = html`<b>${row.role ? `${row.role} ${row.kind}` : row.kind}</b><span>${number(row.tokens)} tok</span><span>${named(origin, film)}</span>${fresh ? isNew && html`<span class="green">not in the request that was sent</span>` : html`<span>${row.stability}</span>${row.shared && html`<span class="green">as before</span>`}`}<span class="hide">${row.pointer}</span>`;
+  const what = html`<b>${row.role ? `${row.role} ${row.kind}` : row.kind}</b><span>${number(row.tokens)} tok</span><span>${named(origin, film)}</span>${fresh ? isNew && html`<span class="green">not in the request that was sent</span>` : STABLE[row.stability] && html`<span title=${STABLE[row.stability][1]}>${STABLE[row.stability][0]}</span>`}${!fresh && html`${row.shared && html`<span class="green">as before</span>`}`}<span class="hide">${row.pointer}</span>`;
   const prose = !plain && row.pieces.length <= 1 && row.role && row.kind === "text" && isMarkdown(row.text);
   const text = prose ? html`<div class="text whole"><div data-o=${row.pieces.length ? row.pieces[0][1] : row.origin} class=${origin.kind}><${Prose} text=${row.text} /></div></div>`
     : html`<div class="text">${chunks(row).map((chunk) => html`<div class="chunk" style=${chunk.tall ? `contain-intrinsic-size: auto ${chunk.tall}px` : ""}>${chunk.spans.map(([words, o]) => html`<span data-o=${o} class=${view.origins[o].kind}>${words}</span>`)}</div>`)}</div>`;

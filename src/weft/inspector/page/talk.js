@@ -63,14 +63,14 @@ export function Events({ film, session, open, at }) {
   const look = (index) => {
     if (index in opened) { shut(index); return; }
     setOpened((old) => ({ ...old, [index]: "" }));
-    ask("event", { session, index }).then((event) => setOpened((old) => (index in old ? { ...old, [index]: JSON.stringify(event, null, 2) } : old)), (e) => { shut(index); setError(e.message); });
+    ask("event", { session, index }).then((event) => setOpened((old) => (index in old ? { ...old, [index]: event } : old)), (e) => { shut(index); setError(e.message); });
   };
   if (beside) return html`<${SideBySide} left=${session} film=${film} right=${beside} open=${open} close=${() => setBeside(null)} />`;
   return html`<div data-testid="events" ref=${box}><${Problem} text=${error} />
     ${forking && html`<${Fork} event=${forking} session=${session} close=${() => setForking(null)} made=${(fork) => { setForking(null); setBeside(fork); }} />`}
     ${film.hidden.length > 0 && html`<p class="dim">Placeholders stand where the agents hide a value.${!embedded && " “All of it” shows an event as it is stored."}</p>`}
     <div class="log">${film.events.slice(0, drawn).map((e) => html`<div key=${e.id} data-event=${e.index} tabindex="-1" class=${`entry ${e.index === at ? "here" : ""}`}><span class="n dim">${e.index + 1}</span><span class="who"><b>${e.author}</b>${e.branch ? html`<span class="dim"> ${e.branch}</span>` : ""}</span>
-      <div class="what">${e.text && html`<${Prose} text=${e.text} />`}${e.calls.map((c) => html`<pre class="text calls">→ ${c.name} ${c.text}</pre>`)}${e.results.map((r) => html`<pre class="text results clip">← ${r.name} ${r.text}</pre>`)}${e.media.map((m) => html`<${Media} session=${session} event=${e.id} part=${m.part} mime=${m.mime} />`)}${e.error && html`<div class="red">${e.error}</div>`}${Object.entries(e.state).map(([k, v]) => html`<div class="mono dim">${k} = ${short(v, 120)}</div>`)}${opened[e.index] && html`<pre class="text card">${opened[e.index]}</pre>`}</div>
+      <div class="what">${(opened[e.index] ? said(opened[e.index]) : e.text) && html`<${Prose} text=${opened[e.index] ? said(opened[e.index]) : e.text} />`}${e.calls.map((c) => html`<pre class="text calls">→ ${c.name} ${c.text}</pre>`)}${e.results.map((r) => html`<pre class="text results clip">← ${r.name} ${r.text}</pre>`)}${e.media.map((m) => html`<${Media} session=${session} event=${e.id} part=${m.part} mime=${m.mime} />`)}${e.error && html`<div class="red">${e.error}</div>`}${Object.entries(e.state).map(([k, v]) => html`<div class="mono dim">${k} = ${short(v, 120)}</div>`)}${opened[e.index] && html`<pre class="text card">${JSON.stringify(opened[e.index], null, 2)}</pre>`}</div>
       <span class="acts">${!embedded && html`<button aria-expanded=${e.index in opened} onClick=${() => look(e.index)}>${e.index in opened ? "less" : "all of it"}</button>`} ${!embedded && film.can_fork && html`<button onClick=${() => setForking(e)} title="go on from before this event, in a new session">fork here</button>`}</span></div>`)}</div>
     ${film.events.length === 0 && html`<${Empty} title="The log is empty.">Say something to the agent.<//>`}</div>`;
 }

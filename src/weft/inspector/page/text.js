@@ -76,6 +76,7 @@ export function Media({ session, event, part, mime = "" }) {
   if (!wanted) return html`<button onClick=${() => want(true)}>load ${mime || "file"}</button>`;
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<span class="dim">loading ${mime}…</span>`;
+  if (!data.data) return html`<span class="dim">${data.mime || mime || "file"}: the log does not hold it</span>`;
   const kind = /^(image|audio|video)\/[\w.+-]+$/.exec(data.mime), source = kind && `data:${data.mime};base64,${data.data}`, name = data.name || data.mime;
   if (kind && kind[1] === "image") return html`<img class="media" alt=${name} src=${source} />`;
   if (kind && kind[1] === "audio") return html`<audio class="media" controls aria-label=${name} src=${source}></audio>`;

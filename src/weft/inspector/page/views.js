@@ -1,7 +1,7 @@
 // What was left out, what was cached, what if, since when, dead weight, the graph, trust.
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import {
-  Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, NeedsServer, many, posted, named, number, placeOf, share, short,
+  Copy, Empty, Fact, Problem, Ticked, Waiting, ask, cachedShare, change, cost, download, embedded, NeedsServer, many, posted, named, number, placeOf, share, short,
   toUnits, tryPolicy, useAnswer, useNewest, useStateAt, visible, withNumbers,
 } from "./common.js";
 import { Film, highest } from "./film.js";
@@ -31,6 +31,8 @@ export function LeftOut({ session, step, film, show }) {
     group.reasons.add(row.reason);
     groups.set(kind, group);
   }
+  const didSomething = (p) => p.dropped || p.changed || p.added || p.moved;
+  const acted = data.passes.filter(didSomething), idle = data.passes.filter((p) => !didSomething(p));
   const total = (rows, name) => rows.reduce((n, row) => n + row[name], 0);
   const force = (row) => {
     const name = named(data.origins[row.origin], film), isWanted = newest();
@@ -40,13 +42,14 @@ export function LeftOut({ session, step, film, show }) {
     ${forced && (forced.error ? html`<${Problem} text=${forced.error} />` : html`<section class="card" ref=${result} tabindex="-1"><div class="bar"><b>Compiled again with ${forced.name}</b><span class="grow"></span><button onClick=${() => setForced(null)}>close</button></div>
       <${Compared} a=${forced.answer} /><div class="bar"><code class="text">${forced.answer.code}</code><${Copy} text=${forced.answer.code} name="copy as code" /></div>
       <details><summary>the request</summary><${Against} now=${data} then=${forced.answer.view} film=${film} show=${show} /></details></section>`)}
-    ${groups.size === 0 && html`<${Empty} title="Nothing was left out.">The request holds all that the agent may see.<//>`}
+    ${groups.size === 0 && (film.session.imported ? html`<${Empty} title="The request is shown as it was recorded.">What its own program had left out before it asked is in Events.<//>` : html`<${Empty} title="Nothing was left out.">The request holds all that the agent may see.<//>`)}
     ${groups.size > 0 && html`<p>${many(data.left_out.length, "part")} of the log ${data.left_out.length === 1 ? "was" : "were"} left out or shortened: ${number(total(data.left_out, "tokens"))} tokens, ${cost(total(data.left_out, "price"), data.left_out[0].money)} to put back.</p>`}
     ${[...groups.values()].sort((x, y) => total(y.rows, "tokens") - total(x.rows, "tokens")).map(({ pass, reasons, rows }, i) => html`<details open=${i === 0}><summary><b>${pass}</b> ${reasons.size > 1 ? [...reasons][0].replace(/\d[\d,.]*/g, "…") : [...reasons][0]} <span class="dim">· ${rows.length} × · ${number(total(rows, "tokens"))} tokens · ${cost(total(rows, "price"), rows[0].money)} to put back</span></summary>
       <${Rows} list=${rows} height=${34} label=${`left out by ${pass}`}>${(row) => html`<span class="n">${number(row.tokens)} tok</span><span class="n">${cost(row.price, row.money)}</span><span class="from">${named(data.origins[row.origin], film)}</span><span class="text gone" title=${short(row.text, 2000)}><del>${short(row.text.replace(/\s+/g, " "), 240)}</del></span>
         <span>${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</span>`}<//></details>`)}
-    <h2>What was done to the request, in order</h2><table class="stack passes"><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
-      <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td>${["dropped", "changed", "added", "moved"].map((what) => html`<td class="n" data-what=${what}>${p[what] || ""}</td>`)}<td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
+    ${acted.length > 0 && html`<h2>What was done to the request, in order</h2><table class="stack passes"><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
+      <tbody>${acted.map((p) => html`<tr><td>${p.name}</td>${["dropped", "changed", "added", "moved"].map((what) => html`<td class="n" data-what=${what}>${p[what] || ""}</td>`)}<td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table>`}
+    ${idle.length > 0 && !film.session.imported && html`<details><summary class="dim">${many(idle.length, "pass", "passes")} changed nothing</summary><p class="dim">${idle.map((p) => p.name).join(", ")}</p></details>`}</div>`;
 }
 
 const Compared = ({ a }) => html`<div class="facts-row" data-testid="compared">
@@ -107,6 +110,7 @@ export function WhatIf({ session, step, film, show }) {
   const all = () => { setWhole({}); ask("compare", { session, ...form }).then((answer) => latest.current === form && setWhole({ answer }), (e) => latest.current === form && setWhole({ error: e.message })); };
   const save = () => ask("test", { session, step, ...form }).then(
     ({ text }) => { const name = `test_step_${step}.py`; download(name, text); if (latest.current === form) setSaid({ text, name }); }, (e) => latest.current === form && setSaid({ error: e.message }));
+  const isChanged = Object.values(form).some(Boolean);
   const turns = new Set(film.frames.slice(0, step).map((f) => f.invocation)).size, largest = Math.max(2000, 1.5 * highest(film, null));
   const round = 10 ** Math.floor(Math.log10(largest / 50));
   if (embedded) return html`<${NeedsServer} film=${film} name="whatif" title="An exported file cannot compile.">It holds the requests that were sent. What another policy, budget or model would have made of them, the compiler says.<//>`;
@@ -119,12 +123,14 @@ export function WhatIf({ session, step, film, show }) {
       <div class="bar chips" role="group" aria-label="policies to try"><span class="dim">try</span>${POLICIES.map((p) => html`<button class=${`chip ${form.policy === p ? "on" : ""}`} aria-pressed=${form.policy === p} onClick=${() => set("policy", form.policy === p ? "" : p)}>${p}</button>`)}<button class="chip" onClick=${() => { setForm(NOTHING); setWhole(null); setSaid(null); }}>reset</button></div>
       <datalist id="policies">${POLICIES.map((p) => html`<option value=${p}></option>`)}</datalist><datalist id="models">${models.map((m) => html`<option value=${m}></option>`)}</datalist></div>
     <${Problem} text=${error} />
-    ${data && !error && html`<div aria-busy=${busy} aria-live="polite"><${Compared} a=${data} /></div><div class="bar"><code class="text">${data.code}</code><${Copy} text=${data.code} name="copy as code" /><button onClick=${save}>save as test</button><button class="on" onClick=${all}>the whole session</button></div>
+    ${!isChanged && html`<p class="dim">Nothing is changed yet. Try a policy, a window, a budget or a model: this call is compiled again with it, as you type.${film.session.imported && " Its system text, its tools and its options stay as they were recorded."}</p>`}
+    ${data && !error && isChanged && html`<div aria-busy=${busy} aria-live="polite"><${Compared} a=${data} />${data.remark && html`<p class="note">${data.remark}</p>`}</div><div class="bar"><code class="text">${data.code}</code><${Copy} text=${data.code} name="copy as code" />${!film.session.imported && html`<button onClick=${save}>save as test</button>`}<button class="on" onClick=${all}>the whole session</button></div>`}
+    ${data && !error && html`
       ${said && (said.error ? html`<${Problem} text=${said.error} />` : html`<details class="card" open><summary>saved as <code>${said.name}</code></summary><pre class="text">${said.text}</pre></details>`)}
       ${whole && whole.error && html`<${Problem} text=${whole.error} />`}
       ${whole && !whole.error && !whole.answer && html`<${Waiting} />`}
       ${whole && whole.answer && html`<${Both} a=${whole.answer} step=${step} />`}
-      ${request.data && request.data.number === data.view.number && html`<h2>Call ${step}, as it would be</h2><${Against} now=${request.data} then=${data.view} film=${film} show=${show} />`}`}</div>`;
+      ${request.data && request.data.number === data.view.number && html`<h2>${isChanged ? `Call ${step}, as it would be` : `Call ${step}, as it was sent`}</h2><${Against} now=${request.data} then=${data.view} film=${film} show=${show} />`}`}</div>`;
 }
 
 function Both({ a, step, names, go }) {
@@ -180,23 +186,23 @@ export function Bisect({ session, step, go, film }) {
   const run = (e) => { e.preventDefault(); setBusy(true); ask("bisect", { session, text }).then((data) => setAnswer({ data }), (error) => setAnswer({ error: error.message })).finally(() => setBusy(false)); };
   const data = answer && answer.data, byAgent = {};
   for (const s of data ? data.steps : []) { const row = (byAgent[s.agent] = byAgent[s.agent] || [0, 0]); row[0] += s.in_view ? 1 : 0; row[1] += 1; }
-  if (embedded) return html`<${NeedsServer} film=${film} name="bisect" title="An exported file cannot search all requests.">At which step words left the requests, and which pass took them out, the compiler says. In one request, / finds them.<//>`;
+  if (embedded) return html`<${NeedsServer} film=${film} name="bisect" title="An exported file cannot search all requests.">At which call words left the requests, and which pass took them out, the compiler says. In one request, / finds them.<//>`;
   return html`<div data-testid="bisect"><form class="controls" onSubmit=${run}><label>when did this vanish?<input type="text" required value=${text} onInput=${(e) => setText(e.target.value)} placeholder="a sentence, a name, a number" /></label><button disabled=${busy}>find</button></form>
-    ${!answer && html`<p class="dim">Write some words that a model should have seen, or select them in a request before you come here. The answer is the step at which they left the request, and the pass that took them out.</p>`}
+    ${!answer && html`<p class="dim">Write some words that a model should have seen, or select them in a request before you come here. The answer is the call at which they left the request, and the pass that took them out.</p>`}
     <${Problem} text=${answer && answer.error} />
-    ${data && html`<div aria-live="polite"><p>${data.born === null ? "No event of the log holds it." : `It entered the log with event ${data.born + 1}.`} It is in ${data.steps.filter((s) => s.in_view).length} of ${many(data.steps.length, "request")}${Object.keys(byAgent).length > 1 ? html`: ${Object.entries(byAgent).map(([agent, [held, all]], i) => `${i ? ", " : ""}${agent} ${held} of ${all}`)}` : ""}.</p>
-      <div class="steps" role="group" aria-label="steps; those that hold the text are filled">${data.steps.map((s) => html`<button class=${s.in_view ? "on" : ""} aria-current=${s.number === step} onClick=${() => go(s.number)} title=${`step ${s.number}, ${s.agent}: ${s.in_view ? "in view" : "not in view"}`} aria-label=${`step ${s.number} of ${s.agent}, ${s.in_view ? "in view" : "not in view"}`}>${s.number}</button>`)}</div>
-      ${data.vanished.length ? data.vanished.slice(0, 20).map((gone) => html`<h2>It vanished from the requests of ${gone.agent} at step ${gone.number}</h2>${gone.because.map((b) => html`<div class="chain"><b>${b.pass}</b> <span class="dim">${b.reason} · ${withNumbers(b.event, film)}</span><pre class="text"><del>${short(b.text)}</del></pre></div>`)}
+    ${data && html`<div aria-live="polite"><p>${data.loosely ? "It stands there with the signs of Markdown in it. " : ""}${data.born === null ? "No event of the log holds it." : `It entered the log with event ${data.born + 1}.`} It is in ${data.steps.filter((s) => s.in_view).length} of ${many(data.steps.length, "request")}${Object.keys(byAgent).length > 1 ? html`: ${Object.entries(byAgent).map(([agent, [held, all]], i) => `${i ? ", " : ""}${agent} ${held} of ${all}`)}` : ""}.</p>
+      <div class="steps" role="group" aria-label="calls; those that hold the text are filled">${data.steps.map((s) => html`<button class=${s.in_view ? "on" : ""} aria-current=${s.number === step} onClick=${() => go(s.number)} title=${`call ${s.number}, ${s.agent}: ${s.in_view ? "in view" : "not in view"}`} aria-label=${`call ${s.number} of ${s.agent}, ${s.in_view ? "in view" : "not in view"}`}>${s.number}</button>`)}</div>
+      ${data.vanished.length ? data.vanished.slice(0, 20).map((gone) => html`<h2>It vanished from the requests of ${gone.agent} at call ${gone.number}</h2>${gone.because.map((b) => html`<div class="chain"><b>${b.pass}</b> <span class="dim">${b.reason} · ${withNumbers(b.event, film)}</span><pre class="text"><del>${short(b.text)}</del></pre></div>`)}
         ${gone.because.length === 0 && html`<p class="dim">No pass took it out: it was part of the agent's instruction or tools, or of the state that they show.</p>`}`)
       : data.steps.some((s) => s.in_view) ? html`<p class="green">It never vanished.</p>` : html`<p class="red">No request ever held it.</p>`}</div>`}</div>`;
 }
 
-export function DeadWeight({ session, version }) {
+export function DeadWeight({ session, film, version }) {
   const { data, error } = useAnswer("dead-weight", { session, version: version || "" });
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
   const dead = data.tools.filter((t) => !t.called);
-  return html`<div data-testid="weight"><p>${data.tools.length === 0 ? "The agents have no tools." : dead.length === 0 ? html`<span class="green">Every tool was called.</span>` : html`<b>${dead.length} of ${many(data.tools.length, "tool")}</b> ${dead.length === 1 ? "was" : "were"} never called. ${dead.length === 1 ? "It" : "They"} cost <b class="red">${cost(dead.reduce((n, t) => n + t.cost, 0), dead[0].money)}</b> in this session.`}</p>
+  return html`<div data-testid="weight"><p>${data.tools.length === 0 ? (film.session.imported ? "The recording does not hold the tools, so nobody can say which were never called." : "The agents have no tools.") : dead.length === 0 ? html`<span class="green">Every tool was called.</span>` : html`<b>${dead.length} of ${many(data.tools.length, "tool")}</b> ${dead.length === 1 ? "was" : "were"} never called. ${dead.length === 1 ? "It" : "They"} cost <b class="red">${cost(dead.reduce((n, t) => n + t.cost, 0), dead[0].money)}</b> in this session.`}</p>
     ${data.tools.length > 0 && html`<table><thead><tr><th>agent</th><th>tool</th><th>called</th><th class="n">tokens each time</th><th class="n">requests</th><th class="n">paid</th></tr></thead>
       <tbody>${data.tools.map((t) => html`<tr class=${t.called ? "dim" : ""}><td>${t.agent}</td><td class="mono">${t.tool}</td><td class=${t.called ? "" : "red"}>${t.called ? "yes" : "never"}</td><td class="n">${number(t.tokens)}</td><td class="n">${number(t.requests)}</td><td class="n">${cost(t.cost, t.money)}</td></tr>`)}</tbody></table>`}
     <h2>State that no request shows</h2>${data.state.length ? html`<table><thead><tr><th>key</th><th class="n">characters</th></tr></thead><tbody>${data.state.map((s) => html`<tr><td class="mono">${s.key}</td><td class="n">${number(s.size)}</td></tr>`)}</tbody></table>` : html`<p class="dim">All state that was written was shown to a model, or none was written.</p>`}</div>`;
@@ -213,9 +219,9 @@ export function Graph({ session, step, film, version }) {
   }, [data, frame, state]);
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
-  return html`<div data-testid="graph"><p>${frame ? html`At step ${step} <b>${frame.agent}</b> speaks` : "Nobody has spoken yet"}${frame && frame.calls.length > 0 ? ` and calls ${frame.calls.map((c) => c.name).join(", ")}` : ""}.${Object.entries(data.steps).map(([a, n]) => html`<span class="dim"> · ${a} ${n}×</span>`)}</p>
-    <div class="columns"><div class="graph" ref=${box} tabindex="0" role="region" aria-label="graph of the agents"></div><aside class="side" aria-label="checks and state"><div><b>Checks</b>${data.checks.length ? data.checks.map((c) => html`<div class="chain"><b class=${c.severity === "error" ? "red" : ""}>${c.code}</b> ${c.message}<div class="mono dim">${c.where}</div><div class="dim">${c.hint}</div></div>`) : html`<p class="green">Nothing to say.</p>`}</div>
-      <div><b>State before step ${step}</b>${Object.keys(state).length ? html`<table class="facts"><tbody>${Object.entries(state).map(([k, v]) => html`<tr><th class="mono">${k}</th><td class="mono">${short(v, 200)}</td></tr>`)}</tbody></table>` : html`<p class="dim">Empty.</p>`}</div></aside></div></div>`;
+  return html`<div data-testid="graph"><p>${frame ? html`At call ${step} <b>${frame.agent}</b> speaks` : "Nobody has spoken yet"}${frame && frame.calls.length > 0 ? ` and calls ${frame.calls.map((c) => c.name).join(", ")}` : ""}.${Object.entries(data.steps).map(([a, n]) => html`<span class="dim"> · ${a} ${n}×</span>`)}</p>
+    <div class="columns"><div class="graph" ref=${box} tabindex="0" role="region" aria-label="graph of the agents"></div><aside class="side" aria-label="checks and state">${!film.session.imported && html`<div><b>Checks</b>${data.checks.length ? data.checks.map((c) => html`<div class="chain"><b class=${c.severity === "error" ? "red" : ""}>${c.code}</b> ${c.message}<div class="mono dim">${c.where}</div><div class="dim">${c.hint}</div></div>`) : html`<p class="green">Nothing to say.</p>`}</div>`}
+      <div><b>State before call ${step}</b>${Object.keys(state).length ? html`<table class="facts"><tbody>${Object.entries(state).map(([k, v]) => html`<tr><th class="mono">${k}</th><td class="mono">${short(v, 200)}</td></tr>`)}</tbody></table>` : html`<p class="dim">Empty.</p>`}</div></aside></div></div>`;
 }
 
 // The drawing with the agent that speaks, the values that went along the edges, and those of the keys.
@@ -279,7 +285,7 @@ export function Receipt({ session, step, go, version }) {
       ${data.recalls.calls > 0 && html`<${Fact} name="recalls" value=${cost(data.recalls.cost, data.money)} was=${many(data.recalls.calls, "call")} />`}
       ${data.changed_prefix.calls > 0 && html`<${Fact} name="read again, as expected" value=${cost(data.changed_prefix.cost, data.money)} was=${`${number(data.changed_prefix.tokens)} tokens in ${many(data.changed_prefix.calls, "call")}`} />`}
       <${Fact} name="total" value=${cost(data.total, data.money)} /></div>
-    ${data.remarks.map((remark) => html`<p class="note">${remark}</p>`)}
+    ${data.remarks.map((remark) => html`<p class="note"><${Ticked} text=${remark} /></p>`)}
     ${data.causes.length > 0 && html`<h2>Why the bill differs</h2><table class="stack"><thead><tr><th>cause</th><th class="n">calls</th><th class="n">tokens</th><th class="n">cost</th><th>why</th></tr></thead>
       <tbody>${data.causes.map((c) => html`<tr><td>${causeName(c)}</td><td class="n">${number(c.calls)}</td><td class="n">${number(c.tokens)}</td><td class="n">${more(c.cost, data.money)}</td><td class="whole">${c.words}</td></tr>`)}</tbody></table>`}
     <h2>Calls</h2><table class="stack"><thead><tr><th class="n">call</th><th>agent</th><th class="n">expected</th><th class="n">cached</th><th class="n">billed</th><th class="n">cached</th><th class="n">answer</th><th class="n">cost</th><th class="n">more</th><th>why</th></tr></thead>
