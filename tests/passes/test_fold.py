@@ -648,6 +648,35 @@ def test_a_file_that_the_user_names_stays_until_it_was_changed(asked: str) -> No
     assert files_in_view("gate") == {"weir"}
 
 
+def test_all_that_was_read_of_a_file_is_used_by_an_edit_that_quotes_it() -> None:
+    """An agent that changes a file goes on with its other lines, wherever it read them."""
+    prose = "\n".join(" ".join(WORDS) for _ in range(30))
+    words = " ".join(WORDS)
+    windows = ["\n".join(f"{n:5}\t{words}" for n in range(at, at + 60)) for at in (1, 90)]
+    head = "Be brief. " * 60_000  # what is read with each recall counts for its price
+
+    def windows_in_view(**edit: str) -> list[int]:
+        """Which windows can be read in the end, if the file is named again and again."""
+        events = [user("Go", id="u")]
+        for step in range(60):
+            args: JsonObject = {"path": "src/gate.py"} if step < 2 else {"path": f"n{step}"}
+            if step > 2 and step % 4 == 3:
+                args = {"path": "src/gate.py", **edit}
+            text = windows[step] if step < 2 else prose
+            events.append(calls("bot", "read", args, f"c{step}"))
+            events.append(returns("bot", "read", {"result": text}, f"c{step}"))
+        agent = Agent("bot", model="gpt-5", tools=[read], instruction=head)
+        compiled = compile_request(
+            agent.sees(C.default().fold()), session=Session("s", events=events)
+        )
+        assert notes_in(compiled)
+        return [at for at, text in enumerate(windows) if text in results_in(compiled)]
+
+    assert windows_in_view(old_str="wind", new_str="rain") == [0, 1]
+    assert windows_in_view(oldText="wind", newText="rain") == [0, 1]
+    assert windows_in_view(query="wind") == [1]
+
+
 def results_in(compiled: Compilation) -> list[object]:
     """The results in a request."""
     return [

@@ -89,7 +89,7 @@ is for those of them that the user's task names: they are what is to be changed.
 recorded runs of today's coding agents.
 """
 
-PATIENCE = 3.0
+PATIENCE = 2.5
 """A fold is due when the rent of what it takes out is this many times its cost.
 
 Few folds that take out nearly all cost as much as many small ones, which write again what stays,
@@ -135,8 +135,11 @@ _NEARLY = 0.9
 _READS = late_pattern(r"(?:^|[;&]\s*|\")(?:cat|nl|head|tail|sed\s+-n)\s(?![^|;&]*<<)")
 """A command that shows a file, and not what another one said or what it is to write."""
 
+_QUOTES = late_pattern(r"\"(?i:old_?(?:str|string|text))\":")
+"""A call that quotes the lines of a file that it replaces."""
+
 _EDITS = late_pattern(
-    r"\"(?:old|new)_?(?:str|string|text)\":|\"(?:content|contents|file_text)\":"
+    r"\"(?i:(?:old|new)_?(?:str|string|text))\":|\"(?:content|contents|file_text)\":"
     r"|\*\*\* (?:Update|Add|Delete) File: |\bsed\s+-i|<<"
 )
 """A call that changes a file, by what it passes on."""
@@ -541,8 +544,12 @@ class _Folds:
         for text in said_texts(item.blocks):
             for name in telling_names(text):
                 self._use(self._holders.get(name, -1))
+        # whoever changes a file goes on with the lines around, wherever they were read
+        changes = any(_QUOTES.search(text) for text in said_texts(item.blocks))
         for name in _files_in(item.blocks, _action_of(item)):
-            self._use(self._reads.get(name, (-1,))[-1])
+            readings = self._reads.get(name, ())
+            for one in readings if changes else readings[-1:]:
+                self._use(one)
 
     def _use(self, index: int) -> None:
         before = self._used.get(index)

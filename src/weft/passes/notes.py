@@ -5,6 +5,7 @@ that number, so nothing has to be kept besides the log. Names are what later ste
 stands in the notes once, with the step that brought it first.
 """
 
+import math
 import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -52,8 +53,12 @@ _LONGEST_NAME = 56
 _VALUES = 10
 """How many short values of a result stand in a note at most."""
 
-_SHARE = 0.2
-"""The names of a result take at most this share of its letters."""
+_ROOM = 15
+"""How many letters the names of a result take at most, times the root of its own.
+
+A short list of files is told whole. Of a long file most names are hardly ever said again, and those
+that are stand near its beginning more often than near its end.
+"""
 
 _REASONS = frozenset(
     {"description", "explanation", "justification", "thought", "reason", "timeout", "timeout_ms"}
@@ -105,7 +110,7 @@ def _read_names(text: str) -> ResultNames:
     # the numbers at the lines of a window would be nothing but a count
     values = short_values_in(text) if window_of(text) is None else []
     names = [*filter(None, map(_worth_telling, result_names(text)))]
-    return ResultNames(len(text) * _SHARE, names, values[:_VALUES])
+    return ResultNames(_ROOM * math.sqrt(len(text)), names, values[:_VALUES])
 
 
 def write_note(
@@ -229,7 +234,7 @@ def _error_text(response: dict[str, Json]) -> str:
 
 
 def _new_names(step: StepSummary, known: Container[str], note_names: set[str]) -> list[str]:
-    """The names and short values in the results of a step that no note has yet, within a share.
+    """The names and short values in the results of a step that no note has yet, if they fit.
 
     They are added to the names of the note.
     """
