@@ -393,7 +393,11 @@ def _word_counter(vocabulary: str) -> Callable[[str], int]:
     Gemma's tokenizer is slow, and most words of a text stand in it, or in another one, again.
     """
     encode = _tokenizer(vocabulary).encode_ordinary
-    return functools.lru_cache(maxsize=65_536)(lambda word: len(encode(word)))
+
+    def count(word: str) -> int:
+        return len(encode(word))
+
+    return functools.lru_cache(maxsize=65_536)(count)
 
 
 _encode_cached = functools.lru_cache(maxsize=8192)(_encode)

@@ -1,6 +1,8 @@
 """`recall` through an adapter that serves several conversations: each gets its own steps back."""
 
 import re
+from contextvars import copy_context
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,11 @@ def compactor() -> HostCompactor:
     return HostCompactor(C.auto())
 
 
+def compact_elsewhere(compactor: HostCompactor, talk: list[Wire], **options: Any) -> None:
+    """Compact a request in another task than the one that asks for a recall."""
+    copy_context().run(compactor.compact, talk, model="gpt-5", recalls=True, **options)
+
+
 def test_a_number_of_a_step_means_that_of_the_conversation_that_asks(
     compactor: HostCompactor,
 ) -> None:
@@ -42,21 +49,35 @@ def test_a_number_of_a_step_means_that_of_the_conversation_that_asks(
 def test_a_number_that_two_conversations_have_is_answered_to_neither(
     compactor: HostCompactor,
 ) -> None:
-    compactor.compact(talk_of("ann"), model="gpt-5", recalls=True)
+    compact_elsewhere(compactor, talk_of("ann"))
     assert "ann 0 2" in compactor.recall(handle="#1", lines="3-3")
-    compactor.compact(talk_of("bob", 3), model="gpt-5", recalls=True)  # nothing is folded in it
+    compact_elsewhere(compactor, talk_of("bob", 3))  # nothing is folded in it
     assert "ann 0 2" in compactor.recall(handle="#1", lines="3-3")
-    compactor.compact(talk_of("bob"), model="gpt-5", recalls=True)
+    compact_elsewhere(compactor, talk_of("bob"))
     answer = compactor.recall(handle="#1", lines="3-3")
     assert "2 conversations have something under '#1'" in answer
     assert WORDS not in answer
 
 
+def test_who_asks_is_the_conversation_whose_request_went_out_in_this_task(
+    compactor: HostCompactor,
+) -> None:
+    compact_elsewhere(compactor, talk_of("ann"))
+    compactor.compact(talk_of("bob", 3), model="gpt-5", recalls=True)  # nothing is folded in it
+    assert "there is no handle" in compactor.recall(handle="#1", lines="3-3")
+    compactor.compact(talk_of("bob"), model="gpt-5", recalls=True)
+    compact_elsewhere(compactor, talk_of("eve"))
+    assert "bob 0 2" in compactor.recall(handle="#1", lines="3-3")
+    # a request that failed has no steps, and is not the one before it
+    compactor.compact([{"role": "nobody", "content": 3}], model="gpt-5", recalls=True)
+    assert "there is no handle" in compactor.recall(handle="#1", lines="3-3")
+
+
 def test_a_conversation_that_goes_on_stays_one(compactor: HostCompactor) -> None:
     for steps in range(1, 41):
-        compactor.compact(talk_of("ann", steps), model="gpt-5", recalls=True)
+        compact_elsewhere(compactor, talk_of("ann", steps))
     for number in range(31):  # of others the newest request alone is remembered
-        compactor.compact(talk_of(f"eve{number}", 1), model="gpt-5", recalls=True)
+        compact_elsewhere(compactor, talk_of(f"eve{number}", 1))
     assert "ann 0 2" in compactor.recall(handle="#1", lines="3-3")
 
 

@@ -203,14 +203,13 @@ class Compacted:
         text = response.get("result", response.get("error"))
         return text if isinstance(text, str) else encode(response).decode()
 
+    def continues(self, earlier: "Compacted") -> bool:
+        """Whether it begins with all messages of an earlier request, under the same head."""
+        chain, longer = earlier._work.chains, self._work.chains
+        return 0 < len(chain) <= len(longer) and longer[len(chain) - 1] == chain[-1]
+
     def __repr__(self) -> str:
         return f"Compacted({self._work.dialect.traits.name}, {len(self.sources)} messages)"
-
-
-def is_continued(earlier: Compacted, later: Compacted) -> bool:
-    """Whether a request begins with all messages of an earlier one, under the same head."""
-    chain, longer = earlier._work.chains, later._work.chains
-    return 0 < len(chain) <= len(longer) and longer[len(chain) - 1] == chain[-1]
 
 
 class _Head(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ class RecordedRequest(Compilation):
         """The request as its provider was asked to keep it."""
         return self if self.marked is None else self.marked
 
-    @property
+    @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Nothing: it was not compiled, so there is nothing to say of that."""
         return ()

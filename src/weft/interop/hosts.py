@@ -10,6 +10,7 @@ import logging
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from importlib import import_module
 from typing import NamedTuple, TypeVar, cast
@@ -17,7 +18,7 @@ from typing import NamedTuple, TypeVar, cast
 import msgspec
 
 from weft.compaction import Compacted, compact
-from weft.compaction.compact import is_continued, require_stateless, spell_recall
+from weft.compaction.compact import require_stateless, spell_recall
 from weft.declare import C
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import Label, Redact
@@ -68,6 +69,7 @@ class HostCompactor:
         """
         policy = self.context if self.context is not None else C.auto(lossless=not recalls)
         target = dialect_named(dialect)
+        _newest.set((self, None))
         request: JsonObject = {**(head or {}), target.traits.turns: cast("Json", messages)}
         if model:
             request["model"] = model
@@ -83,7 +85,9 @@ class HostCompactor:
             _log.warning("a request is left as it is", exc_info=True)
             self.skipped[f"{type(error).__name__}: {error}"] += 1
             return None
-        self._remember(_Sent(conversation, outcome))
+        sent = _Sent(conversation, outcome)
+        self._remember(sent)
+        _newest.set((self, sent))
         if cast("JsonObject", outcome.request)[target.traits.turns] is not messages:
             self.compacted += 1
             return outcome
@@ -92,14 +96,15 @@ class HostCompactor:
 
     def _remember(self, sent: "_Sent") -> None:
         """Keep a request in place of those that it goes on from: it has all that they had."""
-        before = [one for one in self._recent if not is_continued(one.outcome, sent.outcome)]
+        before = [one for one in self._recent if not sent.outcome.continues(one.outcome)]
         self._recent = deque((*before, sent), maxlen=_REMEMBERED)
 
     def recall(self, conversation: str = "", /, **arguments: Json) -> str:
         """What a handle stands for, in the newest request that knows it.
 
-        A number of a folded step means another one in each conversation. Where nobody says which
-        `conversation` asks, it is answered only if no two of them answer differently.
+        A number of a folded step means another one in each conversation. Where the host does not
+        say which `conversation` asks, it is the one whose request went out in this task. Where none
+        did, a number is answered only if no two of them answer differently.
         """
         wishes = {key: value for key, value in arguments.items() if value not in (None, "")}
         named = wishes.get("handle")
@@ -108,6 +113,10 @@ class HostCompactor:
         own = [one for one in recent if conversation and one.conversation == conversation]
         # where a request went out without a name, nobody knows whose it was
         others = [one for one in recent if not (conversation and one.conversation)]
+        by, newest = _newest.get()
+        if by is self and not conversation:
+            own = [newest] if newest is not None else []
+            others = [] if is_step else others
         answers: dict[str, None] = {}
         missing = "there is no handle yet"
         for one in (*own, *others):
@@ -133,6 +142,12 @@ class _Sent(NamedTuple):
 
     conversation: str
     outcome: Compacted
+
+
+_newest: ContextVar[tuple[HostCompactor | None, _Sent | None]] = ContextVar(
+    "newest request", default=(None, None)
+)
+"""The newest request of this task, and who compacted it: a host calls tools where it has asked."""
 
 
 _HASH = re.compile(r"[0-9a-f]{12}")

@@ -4,11 +4,11 @@ The state of the graph stays as it is: only what a model is sent changes.
 """
 
 import functools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from weft.declare.policy import Policy
-from weft.interop.adk.objects import as_list, field, text
+from weft.interop.adk.objects import as_list, field, member, text
 from weft.interop.hosts import (
     FIXED,
     Host,
@@ -85,25 +85,20 @@ def make_tool(compactor: HostCompactor) -> object:
 
 def _name_of(state: object) -> str:
     """The id of the first message of a state that has one: langgraph gives one to each."""
-    listed = state.get("messages") if isinstance(state, dict) else field(state, "messages")
-    named = (text(one, "id") for one in listed) if isinstance(listed, list) else ()
-    return next((id for id in named if id), "")
+    listed = member(state, "messages")
+    named = cast("list[object]", listed) if isinstance(listed, list) else []
+    return next((id for id in (text(one, "id") for one in named) if id), "")
 
 
 def _compact(
     messages: list[object], compactor: HostCompactor, state: object, *, model: str, recalls: bool
 ) -> list[object]:
-    pieces = [*_spell_messages(messages)]
+    pieces = [HostPiece(_spell_message(one), index) for index, one in enumerate(messages)]
     wires = [piece.wire for piece in pieces]
     outcome = compactor.compact(wires, model=model, recalls=recalls, conversation=_name_of(state))
     if outcome is None:
         return messages
     return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)
-
-
-def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
-    for index, message in enumerate(messages):
-        yield HostPiece(_spell_message(message), index)
 
 
 def _spell_message(message: object) -> JsonObject:
@@ -125,16 +120,9 @@ def _spell_message(message: object) -> JsonObject:
 def _words(message: object) -> str:
     """The text of a message, whose content is text or a list of blocks."""
     content = field(message, "content")
-    if isinstance(content, str):
-        return content
-    texts: list[str] = []
-    for block in as_list(message, "content"):
-        if isinstance(block, str):
-            texts.append(block)
-        elif isinstance(block, dict):
-            words = cast("dict[str, object]", block).get("text")
-            texts.append(words if isinstance(words, str) else "")
-    return "\n".join(one for one in texts if one)
+    blocks = [content] if isinstance(content, str) else as_list(message, "content")
+    texts = [one if isinstance(one, str) else member(one, "text") for one in blocks]
+    return "\n".join(one for one in texts if one and isinstance(one, str))
 
 
 def _rebuild(message: object, parts: Mapping[int, str | None]) -> object:

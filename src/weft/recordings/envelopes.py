@@ -208,10 +208,8 @@ def _open_cassette(raw: JsonObject) -> Opened | None:
     listed = raw.get("interactions", raw.get("http_interactions"))
     asked, answers = raw.get("requests"), raw.get("responses")
     if isinstance(asked, list) and isinstance(answers, list):  # as LangChain's tests keep them
-        listed = [
-            {"request": one, "response": answer}
-            for one, answer in zip(asked, answers, strict=False)
-        ]
+        pairs = zip(asked, answers, strict=False)
+        listed = list[Json]({"request": one, "response": answer} for one, answer in pairs)
     if not isinstance(listed, list):
         return None
     return _http_calls(

@@ -989,8 +989,9 @@ def _braintrust_row(span: Span) -> JsonObject:
         asked = asked.get("messages", asked.get("input", asked.get("contents")))
     if isinstance(asked, list) and len(asked) == 1 and isinstance(asked[0], list):
         asked = asked[0]
+    messages: list[Json] = asked if isinstance(asked, list) else []
     if isinstance(asked, str):
-        asked = [{"role": "user", "content": asked}]
+        messages = [{"role": "user", "content": asked}]
     answers: list[Json] = []
     listed = object_in(answer).get("choices", answer)
     for one in listed if isinstance(listed, list) else [listed]:
@@ -1003,7 +1004,7 @@ def _braintrust_row(span: Span) -> JsonObject:
     apart = ("model", "tools", "provider", "metadata", "invocation_params", "braintrust", "tags",
              "serialized", "run_id", "options", "batch_size")  # fmt: skip
     return _row(
-        asked if isinstance(asked, list) else [],
+        messages,
         answers,
         tools=metadata.get("tools") or inner.get("tools"),
         model=metadata.get("model") or inner.get("model"),

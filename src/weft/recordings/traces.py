@@ -83,8 +83,8 @@ def read_observation(
 ) -> Recording:
     """The call that a generation is: its input, its output, and what was counted."""
     asked, answer = parse_value(row.get("input")), parse_value(row.get("output"))
-    messages = _chat_of([*_asked(asked)])
-    answers = _chat_of([*_answers(answer)])
+    messages: list[Json] = _chat_of([*_asked(asked)])
+    answers: list[Json] = _chat_of([*_answers(answer)])
     if any("role" in one for one in objects_in([*messages, *answers])):
         messages = [*map(_with_role, objects_in(messages))]  # an answer may be in another form
         answers = [*map(_with_role, objects_in(answers))]

@@ -20,7 +20,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, Field
 
 from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
-from weft.interop.langchain import WeftMiddleware, _spell_messages, compact_messages
+from weft.interop.langchain import WeftMiddleware, _spell_message, compact_messages
 
 
 class Script(BaseChatModel):
@@ -41,7 +41,7 @@ class Script(BaseChatModel):
 
     def _generate(self, messages: list[BaseMessage], *others: Any, **more: Any) -> ChatResult:
         self.requests.append([_bare(one) for one in messages])
-        self.chats.append([piece.wire for piece in _spell_messages([*messages])])
+        self.chats.append([_spell_message(one) for one in messages])
         step = self.steps[len(self.requests) - 1]
         step = step(messages) if callable(step) else step
         number = len(self.requests)

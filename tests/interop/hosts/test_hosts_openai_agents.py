@@ -1,5 +1,6 @@
 """openai-agents: programs from its documentation, with and without the filter."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -188,3 +189,27 @@ async def test_an_agent_with_the_tool_gets_back_what_was_left_out() -> None:
     result = await Runner.run(_agent(script, added.tool), "Look.", run_config=_config(added))
     assert result.final_output == "Got it."
     assert "north gauge 399: " in json.dumps(script.requests[-1])
+
+
+async def test_two_conversations_get_their_own_steps_back() -> None:
+    added = WeftFilter()
+
+    async def run(who: str, steps: int) -> str:
+        looks = [[("look", {"place": f"weir {number}"})] for number in range(steps)]
+        script = Script(*looks, [("recall", {"handle": "#1", "lines": "1-1"})], "Done.")
+
+        @function_tool
+        def look(place: str) -> str:
+            """Look at a place."""
+            return "\n".join(f"{who} saw {place} {line}: wind and river" for line in range(90))
+
+        agent = _agent(script, added.tool, look)
+        await Runner.run(agent, "Look around.", run_config=_config(added), max_turns=99)
+        assert ("Folded steps" in json.dumps(script.requests[-1])) == (steps > 9)
+        return json.dumps(script.requests[-1][-1])
+
+    ann, bob, cy = await asyncio.gather(run("ann", 40), run("bob", 40), run("cy", 2))
+    assert "ann saw weir 0 0" in ann
+    assert "bob saw weir 0 0" in bob
+    assert "there is no" in cy
+    assert "there is no" in await run("dora", 2)

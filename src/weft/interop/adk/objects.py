@@ -49,6 +49,13 @@ def text(value: object, name: str) -> str:
     return string if isinstance(string, str) else ""
 
 
+def member(value: object, name: str) -> object:
+    """A value of a dict, or a field of any other object; None where it has none."""
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).get(name)
+    return field(value, name)
+
+
 def flag(value: object, name: str) -> bool:
     """A field that is True or not."""
     return field(value, name) is True
