@@ -130,7 +130,7 @@ def _look_through(page: Any, steps: int) -> None:
             page.click(f"nav >> text='{title}'")
             page.wait_for_selector(f"[data-testid={name}]")
             assert leaks(page.content()) == [], name
-        page.click("[aria-label='step before']")
+        page.click("[aria-label='call before']")
 
 
 @needs_browser
