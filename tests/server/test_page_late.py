@@ -224,6 +224,7 @@ def test_of_two_forced_events_the_last_is_shown_and_none_at_another_step(page: A
 def test_a_comparison_is_of_the_form_that_is_seen(page: Any) -> None:
     compared = Held(page, "**/inspect/api/compare?*")
     open_session(page, "traveller", "s", "whatif")
+    page.fill("input[aria-label='only the last turns']", "1")
     page.wait_for_selector("text='the whole session'")
     page.fill("input[aria-label='only the last turns']", "2")
     page.click("text='the whole session'")

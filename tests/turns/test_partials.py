@@ -48,12 +48,6 @@ def app() -> str:
     return f"app_{uuid4().hex}"
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces and events keep their order however busy the machine is: nobody gives up waiting."""
-    monkeypatch.setattr("weft.stores.relay._FLUSH_LIMIT", 60.0)
-
-
 class GatedModel(ScriptedModel):
     """A model that waits before each piece but the first, until it is let go on."""
 
