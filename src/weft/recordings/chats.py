@@ -290,7 +290,7 @@ def _text(block: JsonObject) -> list[Part]:
     return [text_part(text)] if (text := text_at(block, "text")) else []
 
 
-def _thought(block: JsonObject) -> list[Part]:
+def _read_thought(block: JsonObject) -> list[Part]:
     text = text_at(block, "thinking") or text_at(block, "text")
     return [thought_part(text)] if text else []
 
@@ -298,8 +298,8 @@ def _thought(block: JsonObject) -> list[Part]:
 _GOOSE: dict[str, Callable[[JsonObject], list[Part]] | None] = {
     "text": _text,
     "image": _picture,
-    "thinking": _thought,
-    "reasoning": _thought,
+    "thinking": _read_thought,
+    "reasoning": _read_thought,
     "toolRequest": _goose_call,
     "frontendToolRequest": _goose_call,
     "toolResponse": None,

@@ -396,7 +396,7 @@ class _Codex:
                 )
         elif kind == "message" and role == "user":
             self._flush()
-            transcript.user(self._parts(_asked(item), where), time=time)
+            transcript.user(self._parts(_read_question(item), where), time=time)
         elif kind in ("message", "reasoning"):
             self.time = self.time or time
             self.parts += self._parts(item, where)
@@ -468,7 +468,7 @@ def _codex_usage(usage: JsonObject) -> Usage | None:
     )
 
 
-def _asked(item: JsonObject) -> JsonObject:
+def _read_question(item: JsonObject) -> JsonObject:
     """A message of the user's; some writers give its texts the type of an answer's."""
     content = item.get("content")
     if not isinstance(content, list):

@@ -689,7 +689,7 @@ def _broken_base64(data: Json) -> str:
 
 
 _LATEST = 1e20
-"""A number from which on it is no time, in nanoseconds."""
+"""From this number of nanoseconds on it is not a time."""
 
 _DIGITS = 20
 """How many digits a number may have: nanoseconds have nineteen."""
@@ -796,7 +796,7 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
 def _thoughts_apart(
     tokens: Mapping[str, int], prompt: int, output: int, *, name: str
 ) -> int | None:
-    """The tokens of thoughts, where they are no part of the output next to them.
+    """The tokens of thoughts, where the output next to them does not contain them.
 
     Google counts them apart, others within the output; a total says which it is.
     """

@@ -280,7 +280,7 @@ class CallLog:
     def _record(self, call: ProxyCall, request: bytes) -> None:
         """Write the exchange as `weft inspect` and `weft replay` read it: without any header.
 
-        What nobody could read is of no session: it is written if it is JSON, and else is no line.
+        What nobody could read belongs to no session. It is written only if it is JSON.
         """
         if not call.session:
             try:
