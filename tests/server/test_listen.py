@@ -84,6 +84,12 @@ def talk_of(count: int, **others: Any) -> list[JsonObject]:
     return spans
 
 
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What arrives is read when the page asks, also where the last reading took long."""
+    monkeypatch.setattr("weft.inspector.live._RESTS", 0)
+
+
 def post(live: Live, spans: Sequence[JsonObject]) -> None:
     answer = httpx2.post(f"{live.url}/v1/traces", json=in_body(spans), timeout=120, verify=False)
     assert (answer.status_code, answer.json()) == (200, {})
