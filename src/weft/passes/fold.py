@@ -16,6 +16,7 @@ from collections import ChainMap
 from collections.abc import Iterator, MutableMapping, Sequence
 from copy import copy
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
@@ -95,6 +96,8 @@ PATIENCE = 2.5
 Few folds that take out nearly all cost as much as many small ones, which write again what stays,
 and the lines that an edit needs are in view for longer.
 """
+
+SPLIT = 1_000
 
 LEAST = 300
 """How many tokens a fold must take out at least."""
@@ -375,14 +378,16 @@ class _Prices(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """An item in view that may be folded one day.
+    """What may be folded one day: an item in view, or one of the calls in it with its result.
 
-    `place` is its index among the items. `share` is the share of a recall's cost that its rent must
-    reach before it is over; infinite where it stays.
+    `number` counts steps, and `place` is the index of the item. `share` is the share of a recall's
+    cost that its rent must reach before it is over; infinite where it stays. `whole` is the item.
     """
 
+    number: int
     place: int
     item: Item
+    whole: Item
     tokens: int
     share: float
 
@@ -431,6 +436,8 @@ class _Folds:
         self._spare = spare
         """The log position from which on nothing that the user said is folded; -1 for none."""
         self.read = 0
+        self._count = 0
+        """How many steps there were."""
         self.sent: Strand[Item] | None = None
         """The settled items as they are sent; None as long as nothing was folded."""
         self.tail: list[Item] = []
@@ -558,7 +565,7 @@ class _Folds:
             self._moment += self._size_of(index) * (self._requests - before)
 
     def _size_of(self, index: int) -> int:
-        at = bisect_left(self._steps, index, key=_place_of)
+        at = bisect_left(self._steps, index, key=_number_of)
         return self._steps[at].tokens
 
     def _add(self, item: Item, env: Env) -> None:
@@ -574,7 +581,7 @@ class _Folds:
         command, self._action = self._action, _action_of(item)
         frame = _frame_of(item) if command else ""
         if frame:
-            self._results[index] = frame
+            self._results[self._count] = frame
             self._frames[frame] = self._frames.get(frame, 0) + 1
         elif is_spoken(item):
             before = self._named if self._asked == self._turn else self._task_files
@@ -588,24 +595,31 @@ class _Folds:
             self._known = self._task = self._task | {*names}
             self._task_files = self._named
             return
+        for part in _parts_of(item, sizes, env):
+            size = tokens if part is item else sum(block_tokens(part, env))
+            self._add_step(_Step(self._count, index, part, item, size, 0.0), command, frame, env)
+            self._count += 1
+
+    def _add_step(self, step: _Step, command: str, frame: str, env: Env) -> None:
+        item, number = step.item, step.number
         share = _share_of(item, command if frame else "", env)
         files = _files_in(item.blocks, command) if frame or item.kind == "exchange" else ()
         if share == LATE and files:
-            self._files_shown[index] = frozenset(files)
+            self._files_shown[number] = frozenset(files)
             for name in files:
-                self._reads[name] = (*self._reads.get(name, ()), index)[-_MOST_READS:]
+                self._reads[name] = (*self._reads.get(name, ()), number)[-_MOST_READS:]
         elif files and any(_EDITS.search(text) for text in said_texts(item.blocks)):
             for name in files:
                 for one in self._reads.get(name, ()):
                     if one in self._files_shown:
                         self._files_shown[one] -= {name}
-        self._holders.update(dict.fromkeys(names, index))
-        step = _Step(index, item, tokens, share)
-        self._steps.append(step)
-        self._free += step.share < math.inf
-        self._used[index] = self._requests
-        self._tokens += tokens
-        self._moment += tokens * self._requests
+        names = [name for text in result_texts(item) for name in result_names(text)]
+        self._holders.update(dict.fromkeys(names, number))
+        self._steps.append(step._replace(share=share))
+        self._free += share < math.inf
+        self._used[number] = self._requests
+        self._tokens += step.tokens
+        self._moment += step.tokens * self._requests
 
     # --- what to fold
 
@@ -668,7 +682,7 @@ class _Folds:
         least = SURELY * prices.minimum - self._before
         while gone and not is_full and self._tokens - removed < least:
             removed -= gone.pop().tokens
-            if gone and gone[-1].place + 1 in self._results:  # an action goes with its result
+            if gone and gone[-1].number + 1 in self._results:  # an action goes with its result
                 removed -= gone.pop().tokens
         rent = sum(self._rent_of(step, number) for step in gone)
         stays = self._tokens - removed
@@ -711,7 +725,7 @@ class _Folds:
             (block,) = note.blocks
             labelled = msgspec.structs.replace(block, label=notes)
             note = msgspec.structs.replace(note, blocks=(labelled,))
-        gone_steps = frozenset(step.place for step in gone)
+        gone_steps = frozenset(step.number for step in gone)
         return _Fold(gone_steps, note, tokens, names, reason, known, merges)
 
     def _room_for_note(self, removed: int, rent: float, cost: float, known: int) -> float:
@@ -745,14 +759,14 @@ class _Folds:
         return max(0.0, RECALLS * recall - UNEARNED / prices.read**2)
 
     def _summarize(self, step: _Step, env: Env) -> StepSummary:
-        role: StepRole = "result" if step.place in self._results else ""
-        if not role and step.place + 1 in self._results:
+        role: StepRole = "result" if step.number in self._results else ""
+        if not role and step.number + 1 in self._results:
             role = "action"
-        item, known_role, summary = self._summaries.get(step.place, (None, "", None))
+        item, known_role, summary = self._summaries.get(step.number, (None, "", None))
         # of the newest ones some may still change
         if summary is None or item is not step.item or known_role != role:
             summary = summarize_step(step.item, env.agent, role)
-            self._summaries[step.place] = step.item, role, summary
+            self._summaries[step.number] = step.item, role, summary
         return summary
 
     def _notes(self) -> list[str]:
@@ -762,8 +776,8 @@ class _Folds:
 
     def apply(self, fold: _Fold, items: Strand[Item]) -> None:
         """Put the note before all steps that stay."""
-        gone = [step for step in self._steps if step.place in fold.gone]
-        self._steps = [step for step in self._steps if step.place not in fold.gone]
+        gone = [step for step in self._steps if step.number in fold.gone]
+        self._steps = [step for step in self._steps if step.number not in fold.gone]
         if self._prices.binds:
             self._steps = [step._replace(item=_without_thoughts(step.item)) for step in self._steps]
         if fold.merges:
@@ -775,9 +789,9 @@ class _Folds:
         front = len(self._front)
         before = self.sent if self.sent is not None else items
         start = before.fork(front) if front <= before.settled else Strand(self._front)
-        settled = [step.item for step in self._steps if step.place < items.settled]
+        settled = _join_parts([step for step in self._steps if step.place < items.settled])
         self.sent = start.grown([fold.note, *settled])
-        self.tail = [step.item for step in self._steps if step.place >= items.settled]
+        self.tail = _join_parts([step for step in self._steps if step.place >= items.settled])
         nothing = msgspec.structs.replace(fold.note, blocks=())
         self.reasons = self.reasons.extend(
             [
@@ -795,11 +809,11 @@ class _Folds:
         self._planned = None
         self._free -= len(gone)
         for step in gone:
-            self._summaries.pop(step.place, None)
-            self._files_shown.pop(step.place, None)
+            self._summaries.pop(step.number, None)
+            self._files_shown.pop(step.number, None)
             self._tokens -= step.tokens
-            self._moment -= step.tokens * self._used.pop(step.place)
-            is_answer = self._results.pop(step.place, None) is not None
+            self._moment -= step.tokens * self._used.pop(step.number)
+            is_answer = self._results.pop(step.number, None) is not None
             if is_spoken(step.item) and not is_answer and not self._is_remark(step):
                 self.newest_spoken = max(self.newest_spoken, step.item.position)
 
@@ -809,8 +823,8 @@ class _Folds:
             return False
         if not is_spoken(step.item):
             return True
-        if step.place in self._results:
-            return self._frames[self._results[step.place]] >= _USUAL
+        if step.number in self._results:
+            return self._frames[self._results[step.number]] >= _USUAL
         if self._is_remark(step):
             return True
         return step.place < self._asked and not 0 <= self._spare <= step.item.position
@@ -827,14 +841,14 @@ class _Folds:
 
         Else two answers would follow each other, which not every provider takes.
         """
-        places = {step.place for step in over}
+        places = {step.number for step in over}
         whole = list[_Step]()
         for at, step in enumerate(steps):
-            if step.place not in places:
+            if step.number not in places:
                 continue
             before = steps[at - 1] if at and is_spoken(step.item) else step
-            if before.item.kind == "model" and before.place not in places:
-                if step.place in self._results or not self._may_go(before):
+            if before.item.kind == "model" and before.number not in places:
+                if step.number in self._results or not self._may_go(before):
                     continue
                 whole.append(before)
             whole.append(step)
@@ -844,30 +858,32 @@ class _Folds:
         """The steps without an action or its result, where the other one of them stays."""
         if not self._results:
             return steps
-        places = {step.place for step in steps}
-        return [step for step in steps if self._pair_of(step.place) <= places]
+        places = {step.number for step in steps}
+        return [step for step in steps if self._pair_of(step.number) <= places]
 
-    def _pair_of(self, place: int) -> set[int]:
+    def _pair_of(self, number: int) -> set[int]:
         """A step, with the action that it answers, or with what answers it."""
-        if place in self._results:
-            return {place - 1, place}
-        return {place, place + 1} if place + 1 in self._results else {place}
+        if number in self._results:
+            return {number - 1, number}
+        return {number, number + 1} if number + 1 in self._results else {number}
 
     def _newest_from(self) -> int:
         """The index of the first of the newest steps, which stay; an action has its result."""
         start, to_keep = len(self._steps), self._keep
         while start and to_keep:
             start -= 1
-            to_keep -= self._steps[start].place not in self._results
+            if start and self._steps[start - 1].place == self._steps[start].place:
+                continue
+            to_keep -= self._steps[start].number not in self._results
         return start
 
     def _rent_of(self, step: _Step, number: int) -> float:
         """What it has cost to read a step since its last use."""
-        return self._prices.read * step.tokens * (number - self._used[step.place])
+        return self._prices.read * step.tokens * (number - self._used[step.number])
 
     def _least_rent(self, step: _Step, view: int) -> float:
         """The rent from which on a step is over: a share of what a recall of it costs."""
-        share, files = step.share, self._files_shown.get(step.place)
+        share, files = step.share, self._files_shown.get(step.number)
         if files is not None and files & self._named:
             share = NAMED
         return share * (self._prices.read * view + self._prices.write * step.tokens)
@@ -932,8 +948,48 @@ def _without_thoughts(item: Item) -> Item:
     return msgspec.structs.replace(item, blocks=blocks)
 
 
+def _join_parts(steps: Sequence[_Step]) -> list[Item]:
+    """The items that steps are, or are parts of, without the parts that are gone."""
+    joined = list[Item]()
+    for _, parts in groupby(steps, key=_place_of):
+        first, *others = parts
+        if not others:
+            joined.append(first.item)
+            continue
+        kept = {id(block) for part in (first, *others) for block in part.item.blocks}
+        blocks = tuple(block for block in first.whole.blocks if id(block) in kept)
+        joined.append(msgspec.structs.replace(first.whole, blocks=blocks))
+    return joined
+
+
+def _parts_of(item: Item, sizes: Sequence[int], env: Env) -> list[Item]:
+    """Each call of an item with its result; what else there is goes with the first of them."""
+    calls = {block.id for block in item.blocks if isinstance(block, CallBlock)}
+    if item.kind != "exchange" or len(calls) < 2 or sum(sizes) < SPLIT:
+        return [item]
+    results = [block.call_id for block in item.blocks if isinstance(block, ResultBlock)]
+    if len(results) != len(calls) or {*results} != calls:
+        return [item]
+    if any(map(_is_signed, item.blocks)):
+        return [item]
+    first, parts = list[Block](), dict[str, list[Block]]()
+    for block in item.blocks:
+        name = block.id if isinstance(block, CallBlock) else block.call_id if isinstance(block, ResultBlock) else ""
+        (parts.setdefault(name, []) if name else first).append(block)
+    parts[next(iter(parts))][:0] = first
+    return [msgspec.structs.replace(item, blocks=tuple(part)) for part in parts.values()]
+
+
+def _is_signed(block: Block) -> bool:
+    return isinstance(block, ThoughtBlock | CallBlock) and block.signature is not None or isinstance(block, OpaqueBlock)
+
+
 def _place_of(step: _Step) -> int:
     return step.place
+
+
+def _number_of(step: _Step) -> int:
+    return step.number
 
 
 def _opens(item: Item) -> bool:
