@@ -382,6 +382,7 @@ class _Step(NamedTuple):
 
     `number` counts steps, and `place` is the index of the item. `share` is the share of a recall's
     cost that its rent must reach before it is over; infinite where it stays. `whole` is the item.
+    What is said and thought before several calls, with its size, is carried by the first of them.
     """
 
     number: int
@@ -390,6 +391,7 @@ class _Step(NamedTuple):
     whole: Item
     tokens: int
     share: float
+    carried: int = 0
 
 
 class _Fold(NamedTuple):
@@ -595,9 +597,18 @@ class _Folds:
             self._known = self._task = self._task | {*names}
             self._task_files = self._named
             return
-        for part in _parts_of(item, sizes, env):
-            size = tokens if part is item else sum(block_tokens(part, env))
-            self._add_step(_Step(self._count, index, part, item, size, 0.0), command, frame, env)
+        parts = _parts_of(item, tokens)
+        if len(parts) > 1:
+            by_block = {id(block): size for block, size in zip(item.blocks, sizes)}
+        else:
+            by_block = {}
+        for part in parts:
+            size, carried = tokens, 0
+            if part is not item:
+                size = sum(by_block[id(block)] for block in part.blocks)
+                carried = sum(by_block[id(block)] for block in part.blocks if not isinstance(block, CallBlock | ResultBlock))
+            step = _Step(self._count, index, part, item, size, 0.0, carried)
+            self._add_step(step, command, frame, env)
             self._count += 1
 
     def _add_step(self, step: _Step, command: str, frame: str, env: Env) -> None:
@@ -676,7 +687,9 @@ class _Folds:
             if self._may_go(step)
             if is_full or self._rent_of(step, number) >= self._least_rent(step, view)
         ]
-        gone = self._whole_pairs(self._whole_talk(over, steps))
+        gone = _without_anchors(self._whole_pairs(self._whole_talk(over, steps)), steps)
+        going = {step.number for step in gone}
+        gone = [step for step in _hand_on(steps, going) if step.number in going]
         removed = sum(step.tokens for step in gone)
         # below the minimum the provider keeps nothing: of the newest steps more stay
         least = SURELY * prices.minimum - self._before
@@ -776,6 +789,11 @@ class _Folds:
 
     def apply(self, fold: _Fold, items: Strand[Item]) -> None:
         """Put the note before all steps that stay."""
+        handed = _hand_on(self._steps, fold.gone)
+        if handed is not self._steps:
+            for old, new in zip(self._steps, handed):
+                self._moment += (new.tokens - old.tokens) * self._used[old.number]
+            self._steps = handed
         gone = [step for step in self._steps if step.number in fold.gone]
         self._steps = [step for step in self._steps if step.number not in fold.gone]
         if self._prices.binds:
@@ -962,15 +980,13 @@ def _join_parts(steps: Sequence[_Step]) -> list[Item]:
     return joined
 
 
-def _parts_of(item: Item, sizes: Sequence[int], env: Env) -> list[Item]:
+def _parts_of(item: Item, tokens: int) -> list[Item]:
     """Each call of an item with its result; what else there is goes with the first of them."""
     calls = {block.id for block in item.blocks if isinstance(block, CallBlock)}
-    if item.kind != "exchange" or len(calls) < 2 or sum(sizes) < SPLIT:
+    if item.kind != "exchange" or len(calls) < 2 or tokens < SPLIT:
         return [item]
     results = [block.call_id for block in item.blocks if isinstance(block, ResultBlock)]
     if len(results) != len(calls) or {*results} != calls:
-        return [item]
-    if any(map(_is_signed, item.blocks)):
         return [item]
     first, parts = list[Block](), dict[str, list[Block]]()
     for block in item.blocks:
@@ -980,8 +996,44 @@ def _parts_of(item: Item, sizes: Sequence[int], env: Env) -> list[Item]:
     return [msgspec.structs.replace(item, blocks=tuple(part)) for part in parts.values()]
 
 
+def _hand_on(steps: list[_Step], going) -> list[_Step]:
+    """The steps, where what one carries that goes is carried by another call of its item."""
+    handed: list[_Step] | None = None
+    for at, step in enumerate(steps):
+        if step.number not in going or step.item is step.whole:
+            continue
+        source = (handed or steps)[at]
+        rest = tuple(one for one in source.item.blocks if not isinstance(one, CallBlock | ResultBlock))
+        if not rest:
+            continue
+        heir = next((k for k in range(at + 1, len(steps)) if steps[k].place == step.place and steps[k].number not in going), None)
+        if heir is None:
+            heir = next((k for k in range(at) if steps[k].place == step.place and steps[k].number not in going), None)
+        if heir is None:
+            continue
+        handed = handed if handed is not None else steps[:]
+        own = tuple(one for one in source.item.blocks if isinstance(one, CallBlock | ResultBlock))
+        handed[at] = source._replace(item=msgspec.structs.replace(source.item, blocks=own), tokens=source.tokens - source.carried, carried=0)
+        other = handed[heir]
+        handed[heir] = other._replace(item=msgspec.structs.replace(other.item, blocks=(*rest, *other.item.blocks)), tokens=other.tokens + source.carried, carried=other.carried + source.carried)
+    return handed if handed is not None else steps
+
+
+def _without_anchors(gone: list[_Step], steps: list[_Step]) -> list[_Step]:
+    """The steps but for those with what is signed, where other calls beside it stay."""
+    going = {step.number for step in gone}
+    held = {
+        step.place for step in steps if step.item is not step.whole and step.number not in going
+    }
+    return [
+        step
+        for step in gone
+        if step.place not in held or not any(map(_is_signed, step.item.blocks))
+    ]
+
+
 def _is_signed(block: Block) -> bool:
-    return isinstance(block, ThoughtBlock | CallBlock) and block.signature is not None or isinstance(block, OpaqueBlock)
+    return isinstance(block, CallBlock) and block.signature is not None
 
 
 def _place_of(step: _Step) -> int:
