@@ -98,6 +98,9 @@ and the lines that an edit needs are in view for longer.
 """
 
 SPLIT = 1_000
+TYPICAL, POWER = 0, 1
+CHANGED = 0.02
+IDLE = 4
 
 LEAST = 300
 """How many tokens a fold must take out at least."""
@@ -685,7 +688,7 @@ class _Folds:
             step
             for step in steps[: self._newest_from()]
             if self._may_go(step)
-            if is_full or self._rent_of(step, number) >= self._least_rent(step, view)
+            if is_full or self._is_over(step, number, view)
         ]
         gone = _without_anchors(self._whole_pairs(self._whole_talk(over, steps)), steps)
         going = {step.number for step in gone}
@@ -899,12 +902,20 @@ class _Folds:
         """What it has cost to read a step since its last use."""
         return self._prices.read * step.tokens * (number - self._used[step.number])
 
+    def _is_over(self, step, number, view) -> bool:
+        if self._rent_of(step, number) < self._least_rent(step, view):
+            return False
+        return step.share != LATE or number - self._used[step.number] > IDLE or self._files_shown.get(step.number, True)
+
     def _least_rent(self, step: _Step, view: int) -> float:
         """The rent from which on a step is over: a share of what a recall of it costs."""
         share, files = step.share, self._files_shown.get(step.number)
-        if files is not None and files & self._named:
+        if files is not None and not files:
+            share = CHANGED
+        elif files is not None and files & self._named:
             share = NAMED
-        return share * (self._prices.read * view + self._prices.write * step.tokens)
+        part = min(1.0, (step.tokens / TYPICAL)**POWER) if TYPICAL else 1.0
+        return share * (self._prices.read * view * part + self._prices.write * step.tokens)
 
     def _has_expired(self) -> bool:
         """Whether the provider has let go of what it cached, since the agent spoke so long ago."""
