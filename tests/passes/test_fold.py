@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -194,11 +194,32 @@ def every_step_is_in_view_or_in_a_note(
     one: Scene, compiled: Compilation, session: Session, before: list[str]
 ) -> None:
     whole = compile_request(one.agent.sees(C.default()), session=session)
-    shown = {item.position for item in compiled.prompt.items if item.kind != "summary"}
-    folded = steps_in(notes_in(compiled))
-    assert len(folded) == len({*folded}), "a step stands in two notes"
-    assert not shown & {*folded}, "a step is in view and in a note"
-    assert {item.position for item in whole.prompt.items} <= shown | {*folded}
+    shown = [item for item in compiled.prompt.items if item.kind != "summary"]
+    folded = folded_items(compiled)
+    named, shown_pieces = pieces_of(folded), pieces_of(shown)
+    assert len(named) == len({*named}), "a step stands in two notes"
+    assert not {*shown_pieces} & {*named}, "a step is in view and in a note"
+    assert {*pieces_of(whole.prompt.items)} <= {*shown_pieces, *named}
+    assert {item.position for item in folded} == {*steps_in(notes_in(compiled))}
+
+
+def folded_items(compiled: Compilation) -> list[Item]:
+    """The items that went into notes, or what of them did."""
+    notes = (note for step in compiled.steps for note in step.notes if note.after is None)
+    return [note.before for note in notes if note.step == FOLDED.name]
+
+
+def pieces_of(items: Iterable[Item]) -> list[tuple[int, str]]:
+    """Each step by its place in the log; of one with calls each of them by its id."""
+    return [(item.position, call) for item in items for call in call_ids(item) or [""]]
+
+
+def call_ids(item: Item) -> list[str]:
+    """The calls of an item, each of which has one result."""
+    made = [block.id for block in item.blocks if isinstance(block, CallBlock)]
+    answered = [block.call_id for block in item.blocks if isinstance(block, ResultBlock)]
+    assert item.open or sorted(made) == sorted(answered), "a call is apart from its result"
+    return made
 
 
 def what_is_asked_now_stays(
@@ -320,6 +341,70 @@ def test_a_labelled_result_never_gets_into_a_note() -> None:
     compiled = last_of(policy, events)
     assert "module_1" not in "\n".join(notes_in(compiled))
     assert SECRET not in str(compiled.wire)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("begins", ["", "words", "thought", "signed"])
+def test_of_several_calls_at_once_those_that_are_over_are_folded(model: str, begins: str) -> None:
+    events = [*read_at_once(model, begins), *reread("src/file_2.py", times=60)]
+    compiled = last_of(C.default().fold(), events, model)
+    first = next(item for item in compiled.prompt.items if item.kind == "exchange")
+    folded = {call for item in folded_items(compiled) for call in call_ids(item)}
+    # the first call stays where its signature does
+    stays = {"at0", "at2"} if is_signed(first) else {"at2"}
+    assert {*call_ids(first)} == stays
+    assert {"at0", "at1", "at2", "at3"} - stays <= folded
+    words = [block for block in first.blocks if not isinstance(block, CallBlock | ResultBlock)]
+    assert bool(words) == (begins in ("words", "thought"))
+    assert check_request(compiled.dialect, compiled.wire, model) == ()
+    assert "line 7 of file_3" in recalled(values_of(Session("s", events=events).events), 1)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_of_several_calls_at_once_all_are_folded_in_the_end(model: str) -> None:
+    events = [*read_at_once(model, "thought"), *reread("src/file_2.py", times=60)]
+    events += reread("src/other.py", times=60, start=60)
+    compiled = last_of(C.default().fold(), events, model)
+    assert 1 not in [item.position for item in compiled.prompt.items if item.kind != "summary"]
+    named = [call for item in folded_items(compiled) for call in call_ids(item)]
+    assert sorted(one for one in named if one.startswith("at")) == ["at0", "at1", "at2", "at3"]
+
+
+def read_at_once(model: str, begins: str) -> list[Event]:
+    """What the user asks, and four files that are read in one step."""
+    dialect = compile_request(Agent("bot", model=model), session=Session("s")).dialect
+    mine = {"weft": {"provider": dialect}}
+    parts = [call_part("read", {"path": f"src/file_{n}.py"}, id=f"at{n}") for n in range(4)]
+    if begins == "words":
+        parts.insert(0, Part(text="I read them all."))
+    elif begins == "thought":
+        thought = Part(text="Four files.", thought=True, thought_signature="c2ln")
+        parts.insert(0, msgspec.structs.replace(thought, part_metadata=mine))
+    elif begins == "signed":
+        signed = {"thought_signature": "c2ln", "part_metadata": mine}
+        parts[0] = msgspec.structs.replace(parts[0], **signed)
+    texts = ["\n".join(f"{k:5}\tline {k} of file_{n}" for k in range(1, 90)) for n in range(4)]
+    results = [result_part("read", {"result": text}, id=f"at{n}") for n, text in enumerate(texts)]
+    return [
+        user("Mend it, please.", inv="i0"),
+        Event("bot", Content(role="model", parts=tuple(parts)), invocation_id="i0"),
+        Event("bot", Content(role="user", parts=tuple(results)), invocation_id="i0"),
+    ]
+
+
+def reread(path: str, times: int, start: int = 0) -> list[Event]:
+    """Steps that name a file again and again."""
+    events: list[Event] = []
+    for n in range(start, start + times):
+        said = {"path": path, "lines": f"{n}-{n + 1}"}
+        events.append(calls("bot", "read", said, f"r{n}", inv="i0"))
+        words = " ".join(f"word_{n}" for _ in range(160))
+        events.append(returns("bot", "read", {"result": words}, f"r{n}", inv="i0"))
+    return events
+
+
+def is_signed(item: Item) -> bool:
+    return any(isinstance(block, CallBlock) and block.signature for block in item.blocks)
 
 
 def events_before(events: list[Event], invocation: str) -> int:
@@ -660,7 +745,7 @@ def test_all_that_was_read_of_a_file_is_used_by_an_edit_that_quotes_it() -> None
         events = [user("Go", id="u")]
         for step in range(60):
             args: JsonObject = {"path": "src/gate.py"} if step < 2 else {"path": f"n{step}"}
-            if step > 2 and step % 4 == 3:
+            if step > 2 and step % 3 == 2:
                 args = {"path": "src/gate.py", **edit}
             text = windows[step] if step < 2 else prose
             events.append(calls("bot", "read", args, f"c{step}"))
