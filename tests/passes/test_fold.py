@@ -745,7 +745,7 @@ def test_all_that_was_read_of_a_file_is_used_by_an_edit_that_quotes_it() -> None
         events = [user("Go", id="u")]
         for step in range(60):
             args: JsonObject = {"path": "src/gate.py"} if step < 2 else {"path": f"n{step}"}
-            if step > 2 and step % 3 == 2:
+            if step > 2 and step % 4 == 3:
                 args = {"path": "src/gate.py", **edit}
             text = windows[step] if step < 2 else prose
             events.append(calls("bot", "read", args, f"c{step}"))
