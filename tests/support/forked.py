@@ -1,7 +1,7 @@
-"""Other processes without the time that imports take, which a test talks to, stops and kills.
+"""Other processes that a test talks to, stops and kills, without the time that imports take.
 
-A server, one for each process that runs tests, imports the package once and forks for each of
-them. Its process is the test's own: every signal reaches it, and its exit code is exact.
+A server for each worker of pytest imports the package once and forks each of these processes. The
+test has the id of the process itself: every signal reaches it, and its exit code is exact.
 """
 
 import multiprocessing
