@@ -13,6 +13,7 @@ sys.dont_write_bytecode = False
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis.internal.conjecture import providers  # noqa: E402
 
 if TYPE_CHECKING:
     from weft.session import Store
@@ -23,6 +24,10 @@ settings.register_profile(
     "weft", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("weft")
+
+# Hypothesis also draws the constants of the modules that are imported so far. Which these are
+# depends on the tests before, and reading them takes each worker five seconds.
+providers._get_local_constants = lambda: providers._local_constants
 
 # What a shell starts in the background is told not to hear Ctrl-C, and so are its children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import weft
 
@@ -287,6 +290,27 @@ def test_a_command_line_without_its_packages_names_the_extra() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "  hint: pip install 'weft[cli]'"
+
+
+def test_drawn_examples_do_not_depend_on_what_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw_texts() -> list[str]:
+        texts: list[str] = []
+
+        @settings(max_examples=200)
+        @given(st.text())
+        def keep(text: str) -> None:
+            texts.append(text)
+
+        keep()
+        return texts
+
+    before = draw_texts()
+    (tmp_path / "many_words.py").write_text(f"WORDS = {[f'word {n}' for n in range(900)]}", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module("many_words")
+    assert draw_texts() == before
 
 
 # --- names, chapters, circles

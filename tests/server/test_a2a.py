@@ -1,7 +1,7 @@
 """The A2A server, asked by the client of the official SDK; both versions of the protocol."""
 
 import asyncio
-import subprocess
+import signal
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -29,6 +29,7 @@ from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
 
 from tests.server.live import Live, serving
 from tests.server.test_restart import PROGRAM, start
+from tests.support.forked import ForkedProgram
 from weft import Agent, Runner, ToolContext, tool
 from weft.server import Tokens, app
 from weft.testing import ScriptedModel, call, chunks
@@ -213,8 +214,7 @@ async def test_a_task_that_runs_while_the_server_is_killed_goes_on(tmp_path: Pat
         with suppress(A2AError):
             async for update in client.send_message(said):
                 if "note returned" in str(update):
-                    server.kill()
-    server.communicate()
+                    server.close()
     server, url, token = start_server(tmp_path)
     try:
         async with connected(url, token=token) as client:
@@ -225,15 +225,16 @@ async def test_a_task_that_runs_while_the_server_is_killed_goes_on(tmp_path: Pat
             assert texts(task)[-1] == "All noted."
             assert len((await client.list_tasks(ListTasksRequest())).tasks) == 1
     finally:
-        server.terminate()
-        server.communicate()
+        server.send_signal(signal.SIGTERM)
+        server.wait()
+        server.close()
     noted = (tmp_path / "journal").read_text().split()
     assert sorted(set(noted)) == ["0", "1", "2", "3", "4"]
     # a call that was killed while it ran may be made again: its effect is idempotent
     assert len(noted) <= 6
 
 
-def start_server(folder: Path) -> "tuple[subprocess.Popen[str], str, str]":
+def start_server(folder: Path) -> tuple[ForkedProgram, str, str]:
     server, client = start(folder, "--a2a")
     token = client.headers["authorization"].removeprefix("Bearer ")
     client.close()

@@ -1,21 +1,17 @@
 """A server that is killed in the middle of a run: the next one goes on, and nothing is repeated."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import httpx2
 
 from tests.server.live import read_events, serving
+from tests.support.forked import ForkedProgram
 from weft import Agent
 from weft.server import app
 from weft.testing import ScriptedModel, delayed
-
-SOURCE = Path(__file__).parents[2] / "src"
 
 PROGRAM = '''
 """An agent that makes five notes and then answers."""
@@ -48,16 +44,8 @@ bot = Agent("bot", model=ScriptedModel([say] * 20), tools=[note])
 ONE = "/api/apps/bot/sessions/s"
 
 
-def start(folder: Path, *more: str) -> tuple[subprocess.Popen[str], httpx2.Client]:
-    server = subprocess.Popen(
-        [sys.executable, "-m", "weft", "serve", "program:bot", "--port", "0", *more],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{folder}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert server.stdout is not None
+def start(folder: Path, *more: str) -> tuple[ForkedProgram, httpx2.Client]:
+    server = ForkedProgram("weft", "serve", "program:bot", "--port", "0", *more, cwd=folder)
     address = server.stdout.readline().strip()
     url, _, token = address.partition("/?token=")
     return server, httpx2.Client(
@@ -82,7 +70,7 @@ def test_a_killed_server_goes_on_when_it_is_started_again(tmp_path: Path) -> Non
         except httpx2.HTTPError:
             pass
     server.wait()
-    server.stdout.close()  # type: ignore[union-attr]
+    server.close()
     assert len(seen) >= 4
     server, client = start(tmp_path)
     try:
@@ -101,7 +89,7 @@ def test_a_killed_server_goes_on_when_it_is_started_again(tmp_path: Path) -> Non
     finally:
         server.send_signal(signal.SIGTERM)
         assert server.wait(120) in (0, -signal.SIGTERM)
-        server.stdout.close()  # type: ignore[union-attr]
+        server.close()
     assert seen == [*range(1, len(seen) + 1)]
     # a tool that was killed while it ran may be run again: its effect is declared idempotent
     noted = (tmp_path / "journal").read_text().split()
@@ -152,12 +140,13 @@ def test_a_response_has_its_form_and_its_tools_after_a_kill(tmp_path: Path) -> N
         while not journal.exists() or len(journal.read_text().split()) < 2:
             time.sleep(0.01)
         server.send_signal(signal.SIGKILL)
-        server.communicate()
+        server.close()
     server, client = start(tmp_path)
     with client:
         while (response := client.get(f"/v1/responses/{id}").json())["status"] == "in_progress":
             time.sleep(0.05)
-        server.terminate()
-        server.communicate()
+        server.send_signal(signal.SIGTERM)
+        server.wait()
+        server.close()
     assert response["status"] == "completed"
     assert response["output"][0]["content"][0]["text"] == OSLO

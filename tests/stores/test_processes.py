@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.stores.build import read_session
-from tests.stores.child import ENVIRONMENT, ROOT
 from tests.support.build import user
+from tests.support.forked import ForkedProgram
 from weft import Agent, Runner
 from weft.errors import SessionBusy, SessionError, UsageError
 from weft.session import SessionKey, Store
@@ -21,50 +20,36 @@ from weft.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
 
-Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., ForkedProgram]
 
 
 @pytest.fixture
 def start(address: str, key: SessionKey) -> Iterator[Start]:
     """Start another process that does something with the session."""
-    children: list[subprocess.Popen[str]] = []
+    children: list[ForkedProgram] = []
 
-    def start(action: str) -> subprocess.Popen[str]:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.stores.child", action, address, *key],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=ENVIRONMENT,
-        )
+    def start(action: str) -> ForkedProgram:
+        child = ForkedProgram("tests.stores.child", action, address, *key)
         children.append(child)
         return child
 
     yield start
     for child in children:
-        child.kill()
-        child.wait()
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.close()
-        child.stdout.close()
+        child.close()
 
 
-async def heard(child: subprocess.Popen[str], wanted: str) -> None:
+async def heard(child: ForkedProgram, wanted: str) -> None:
     """Wait until the child says so."""
-    assert child.stdout is not None
     assert await asyncio.to_thread(child.stdout.readline) == f"{wanted}\n"
 
 
-async def ask(child: subprocess.Popen[str], words: str, wanted: str) -> None:
+async def ask(child: ForkedProgram, words: str, wanted: str) -> None:
     """Tell the child what to do, and wait for its answer."""
-    assert child.stdin is not None
     print(words, file=child.stdin, flush=True)
     await heard(child, wanted)
 
 
-async def kill(child: subprocess.Popen[str]) -> None:
+async def kill(child: ForkedProgram) -> None:
     child.send_signal(signal.SIGKILL)
     assert await asyncio.to_thread(child.wait, 60) == -signal.SIGKILL
 
@@ -179,7 +164,6 @@ async def test_what_was_stored_survives_a_kill(store: Store, key: SessionKey, st
     await store.create(key)
     for _ in range(3):
         child = start("write")
-        assert child.stdout is not None
         for _ in range(20):
             acknowledged.append((await asyncio.to_thread(child.stdout.readline)).strip())
         await kill(child)
@@ -214,7 +198,6 @@ async def test_processes_that_open_a_new_store_together_make_it_once(
     made: list[str] = []
     for child in children:
         assert await asyncio.to_thread(child.wait, 300) == 0
-        assert child.stdout is not None
         made += child.stdout.read().split("\n")[:-1]
     assert sorted(made) == [f"made race-{n}" for n in range(5)]
     assert len(await store.sessions(key.app_name)) == 5

@@ -1,8 +1,8 @@
-"""Programs that tests start, without importing what they need each time.
+"""Commands of programs that others start for a test, without importing what they need each time.
 
 A process imports it once and forks for each program. A program still has a process of its own,
 with its folder, variables and streams. It gets SIGTERM and SIGINT, and can be killed: its fork dies
-with it.
+with it. A program that the test starts itself is a `tests.support.forked.ForkedProgram`.
 """
 
 import atexit

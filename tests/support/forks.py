@@ -29,6 +29,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import IO, NoReturn, TextIO
 
 HEADER = 8
@@ -47,7 +48,10 @@ READ_LATER = {
 }  # fmt: skip
 """Variables of others that nothing reads on import; Python's is obeyed in the fork."""
 
-RARE = ("weft.interop", "weft.server.a2a", "weft.server.acp", "weft.server.mcp")
+RARE = (
+    "weft.interop", "weft.server.a2a", "weft.server.acp", "weft.server.ag_ui", "weft.server.mcp",
+    "weft.tools.mcp",
+)  # fmt: skip
 """Modules that hardly a command needs, and whose libraries take a third of the time."""
 
 FITS_A_PIPE = 10_000
@@ -69,8 +73,8 @@ def run_forked(
     With `merged`, stderr goes to stdout.
     """
     command = [str(WEFT)] if script else [sys.executable, "-m", "weft"]
-    # pytest says there which test runs: it would be a set of variables for each of them.
-    env = {name: value for name, value in env.items() if name != "PYTEST_CURRENT_TEST"}
+    # pytest says there which test runs and where: that would be sets of variables of their own.
+    env = {name: value for name, value in env.items() if not name.startswith("PYTEST")}
     settings = {name: value for name, value in env.items() if _is_setting(name, value)}
     others = {name: value for name, value in env.items() if name not in settings}
     server = _server_for(others) if len(typed) < FITS_A_PIPE else None
@@ -224,14 +228,20 @@ def _import_everything() -> None:
     from weft.dialects.price_list import price_list
     from weft.tokens import counter_for
 
-    for module in pkgutil.walk_packages(weft.__path__, "weft."):
-        if module.name.endswith("__main__") or module.name.startswith(RARE):
-            continue
-        importlib.import_module(module.name)
+    _import_modules(weft)
     for model in ("gemini-flash-latest", "gpt-5"):
         # With a word that is in no vocabulary, all of a vocabulary is loaded.
         counter_for(model).count("You help with the weather. Call xgwqvzk(city) once.")
     price_list()
+
+
+def _import_modules(package: ModuleType) -> None:
+    for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if info.name.endswith("__main__") or info.name.startswith(RARE):
+            continue
+        module = importlib.import_module(info.name)
+        if info.ispkg:
+            _import_modules(module)
 
 
 def _become(arguments: list[str], cwd: str, first: str, streams: list[int]) -> NoReturn:

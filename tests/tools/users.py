@@ -89,7 +89,8 @@ def _python_in(folder: Path) -> str:
         except OSError:
             shutil.copy2(source, target)
 
-    skipped = shutil.ignore_patterns("site-packages", "test", "__pycache__", "*.a", "idlelib")
+    # with its compiled modules: nobody may write them there, and each program would compile anew
+    skipped = shutil.ignore_patterns("site-packages", "test", "*.a", "idlelib")
     library = Path(sysconfig.get_path("stdlib"))
     shutil.copytree(library, folder / "lib" / library.name, copy_function=link, ignore=skipped)
     for shared in library.parent.glob("libpython*.so*"):

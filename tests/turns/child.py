@@ -8,7 +8,6 @@ What it does is in its journal. A worker is forked from a server that has loaded
 """
 
 import asyncio
-import multiprocessing
 import os
 import signal
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.support.forked import FORKS
 from weft import Agent, Runner, ToolContext, tool
 from weft.ir import ModelResponse, Prompt
 from weft.load.program import EFFECTS, Journal, PacedModel
@@ -26,11 +26,6 @@ from weft.values import Json
 
 APP = "shop"
 
-SPAWN = multiprocessing.get_context("forkserver")
-SPAWN.set_forkserver_preload(
-    ["tests.turns.child", "weft.turns.procrastinate_queue", "weft.stores.postgres", "dbos"]
-)
-
 
 class Child:
     """A worker that a test starts, stops, wakes and kills."""
@@ -39,7 +34,7 @@ class Child:
         self.name = name
         self.folder = folder / name
         self.folder.mkdir()
-        self._process = SPAWN.Process(
+        self._process = FORKS.Process(
             target=work, args=(address, engine, str(self.folder), name, slots), daemon=True
         )
         self.is_started = False

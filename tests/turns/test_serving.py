@@ -5,8 +5,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +14,7 @@ import httpx2
 import pytest
 
 from tests.server.live import read_events, serving
-from tests.support.fork_programs import command_of
+from tests.support.forked import ForkedProgram
 from tests.turns.desk import desk
 from weft import Runner
 from weft.content import Content, Part
@@ -31,18 +29,10 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def server(
-    *options: str, target: str = "tests.turns.desk:desk", forked: bool = True
-) -> Iterator[tuple[subprocess.Popen[str], httpx2.Client]]:
+    *options: str, target: str = "tests.turns.desk:desk"
+) -> Iterator[tuple[ForkedProgram, httpx2.Client]]:
     """`weft serve` in a process of its own, and a client of it."""
-    command = command_of("weft") if forked else [sys.executable, "-m", "weft"]
-    process = subprocess.Popen(
-        [*command, "serve", target, "--port", "0", *options],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    process = ForkedProgram("weft", "serve", target, "--port", "0", *options)
     try:
         address = urlsplit(process.stdout.readline().strip())
         token = parse_qs(address.query)["token"][0]
@@ -51,9 +41,9 @@ def server(
         with httpx2.Client(base_url=base, headers=headers, timeout=120) as client:
             yield process, client
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         process.wait(60)
-        process.stdout.close()
+        process.close()
 
 
 def texts_of_run(client: httpx2.Client, session: str, message: str, **more: object) -> list[str]:
@@ -87,7 +77,7 @@ def worker_processes(file: Path) -> list[int]:
 def test_a_server_with_workers_answers_also_when_one_was_killed(tmp_path: Path) -> None:
     file = tmp_path / "weft.db"
     options = ("--store", f"sqlite:///{file}", "--workers", "1", "--grace", "5")
-    with server(*options, forked=False) as (process, client):
+    with server(*options) as (process, client):
         client.post("/api/apps/desk/sessions", json={"id": "s"}).raise_for_status()
         connection = sqlite3.connect(file)
         connection.execute("CREATE TABLE bookings (item text)")

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from tests.cli.run import weft as run_weft
+from tests.support.forked import ForkedProgram
 from weft.session import SessionKey, Store
 from weft.stores import open_store
 from weft.turns import TurnInfo, Turns, open_turns
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 class Process:
     """A worker that was started, until the test ends."""
 
-    def __init__(self, process: asyncio.subprocess.Process, lines: list[str]) -> None:
+    def __init__(self, process: ForkedProgram, lines: list[str]) -> None:
         self.process = process
         self.lines = lines
 
@@ -63,7 +64,9 @@ class Process:
     async def code(self) -> int:
         """Its exit code, once it has ended."""
         async with asyncio.timeout(300):
-            return await self.process.wait()
+            while (code := self.process.returncode) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            return code
 
 
 class Desk:
@@ -98,19 +101,15 @@ class Desk:
 
     async def start(self, *options: str) -> Process:
         """Start a worker, and wait until it takes turns."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "weft", "worker", "tests.turns.desk:desk"),
-            *("--store", self.address, "--engine", self.engine, "--slots", "4", "--port", "0"),
+        process = ForkedProgram(
+            *("weft", "worker", "tests.turns.desk:desk", "--store", self.address),
+            *("--engine", self.engine, "--slots", "4", "--port", "0"),
             *options,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-            stdout=asyncio.subprocess.PIPE,
         )
         worker = Process(process, [])
         self._processes.append(worker)
-        assert process.stdout is not None
         async with asyncio.timeout(300):
-            line = (await process.stdout.readline()).decode()
+            line = await asyncio.to_thread(process.stdout.readline)
         assert line.startswith("ready: "), line
         worker.lines.append(line)
         return worker
@@ -130,9 +129,7 @@ class Desk:
     async def close(self) -> None:
         """End all processes, and empty the queue for the next test."""
         for worker in self._processes:
-            if worker.process.returncode is None:
-                worker.process.kill()
-                await worker.process.wait()
+            worker.process.close()
         table = "turns" if self.address.startswith("sqlite") else "weft.turns"
         if self.engine == "procrastinate":
             table = "procrastinate_jobs"

@@ -3,7 +3,6 @@
 Set WEFT_KILLS for a longer run: `WEFT_KILLS=100` makes 100 calls, and kills between all of them.
 """
 
-import multiprocessing
 import os
 import socket
 import time
@@ -17,6 +16,7 @@ import httpx2
 from tests.server.proxy.talks import ANTHROPIC, LONG
 from tests.server.proxy.test_recall import POLICY, recall
 from tests.server.proxy.upstream import Reply, Seen, Upstream, listening, proxying
+from tests.support.forked import FORKS
 from weft.cli import main
 from weft.recordings.providers import body_of
 from weft.server.proxy_store import ProxyStore
@@ -52,8 +52,6 @@ class Killable:
     """A proxy in a process of its own, which has imported the package already when it starts."""
 
     def __init__(self, upstream: str, folder: Path) -> None:
-        self._forks = multiprocessing.get_context("forkserver")
-        self._forks.set_forkserver_preload(["weft.cli.proxy", "weft.server.proxy", "uvicorn"])
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._place: tuple[str, int] = free.getsockname()
         self._command = ["proxy", "--port", str(self._place[1]), "--policy", POLICY]
@@ -63,7 +61,7 @@ class Killable:
 
     def start(self) -> str:
         """The address of a new process, as soon as it listens."""
-        self._process = self._forks.Process(target=main, args=(self._command,))
+        self._process = FORKS.Process(target=main, args=(self._command,))
         self._process.start()
         while True:
             try:
