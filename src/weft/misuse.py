@@ -8,7 +8,9 @@ Nothing is looked at unless the call fails, so a right call costs one more frame
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import FrozenInstanceError, fields
+from copy import copy
+from dataclasses import FrozenInstanceError, dataclass, fields, make_dataclass
+from types import MethodType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 import msgspec
@@ -36,6 +38,7 @@ __all__ = [
     "hint_at_call",
     "is_slip",
     "join_few",
+    "late_dataclass",
     "suggest_names",
     "unknown_name",
     "wrong_call",
@@ -251,6 +254,76 @@ class ByFields:
         return hash(tuple([getattr(self, field.name) for field in hashed]))
 
 
+if TYPE_CHECKING:
+    from dataclasses import dataclass as late_dataclass
+else:
+
+    def late_dataclass(
+        *, frozen: bool, repr: bool, eq: bool, init: bool = True
+    ) -> Callable[[type[T]], type[T]]:
+        """`dataclass(frozen=True, repr=False, eq=False)`, of which an import compiles nothing.
+
+        Python compiles `__init__` and two refusals for each frozen dataclass when it is imported.
+        The refusals are written once here, and `__init__` is compiled for the first value.
+        """
+        if not frozen or repr or eq:
+            raise TypeError("write @late_dataclass(frozen=True, repr=False, eq=False)")
+
+        def decorate(kind: type[T]) -> type[T]:
+            dataclass(init=False, repr=False, eq=False)(kind)
+            kind.__dataclass_params__.init, kind.__dataclass_params__.frozen = init, True
+            names = frozenset(one.name for one in fields(kind))
+
+            def set_field(self: object, name: str, value: object) -> None:
+                if type(self) is kind or name in names:
+                    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+                super(kind, self).__setattr__(name, value)
+
+            def delete_field(self: object, name: str) -> None:
+                if type(self) is kind or name in names:
+                    raise FrozenInstanceError(f"cannot delete field {name!r}")
+                super(kind, self).__delattr__(name)
+
+            kind.__setattr__, kind.__delattr__ = set_field, delete_field
+            if init:
+                kind.__init__ = _LateInit(kind)
+            return kind
+
+        return decorate
+
+
+class _LateInit:
+    """Stands for the `__init__` of a dataclass until somebody wants it."""
+
+    __slots__ = ("explain", "kind")
+
+    def __init__(self, kind: type[object]) -> None:
+        self.kind = kind
+        self.explain: Callable[[Callable[..., None]], Callable[..., None]] | None = None
+        """What says of a wrong call what to type."""
+
+    def __get__(self, value: object, owner: type[object]) -> Callable[..., None]:
+        kind = self.kind
+        finish = vars(kind).get("__post_init__")
+        own = {"__module__": kind.__module__, **({"__post_init__": finish} if finish else {})}
+        listed = [
+            (one.name, one.type, copy(one)) for one in fields(cast("type[DataclassInstance]", kind))
+        ]
+        twin = make_dataclass(
+            kind.__name__, listed, namespace=own, frozen=True, repr=False, eq=False
+        )
+        initialise = cast("Callable[..., None]", vars(twin)["__init__"])
+        initialise.__qualname__ = f"{kind.__qualname__}.__init__"
+        if self.explain is not None:
+            initialise = self.explain(initialise)
+        type.__setattr__(kind, "__init__", initialise)
+        return (
+            initialise
+            if value is None
+            else cast("Callable[..., None]", MethodType(initialise, value))
+        )
+
+
 def _fields_of(value: object) -> "tuple[Field[object], ...]":
     return fields(cast("DataclassInstance", value))
 
@@ -268,6 +341,8 @@ def explain_mistakes(
     def decorate(kind: type[T]) -> type[T]:
         if isinstance(cast("object", kind), _ExplainedMeta):
             type.__setattr__(kind, "_right_call", (example, words))
+        elif isinstance(late := vars(kind).get("__init__"), _LateInit):
+            late.explain = explain_calls(example, words=words)
         elif example:
             initialise = cast("Callable[..., None]", kind.__init__)
             type.__setattr__(kind, "__init__", explain_calls(example, words=words)(initialise))

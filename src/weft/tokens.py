@@ -21,6 +21,7 @@ import msgspec
 
 from weft import _token_tables as tables
 from weft._token_tables import Overheads as Overheads
+from weft.late import late_pattern
 from weft.values import Json, compact
 
 if TYPE_CHECKING:
@@ -355,7 +356,7 @@ def _tokenizer(vocabulary: str) -> "splintr.AnyTokenizer":
     return splintr.Tokenizer.from_pretrained(vocabulary)
 
 
-_WORDS = re.compile(r"[ \u2581]*[^ \u2581]+(?:(?<=>)[ \u2581](?=</)[^ \u2581]+)*|[ \u2581]+")
+_WORDS = late_pattern(r"[ \u2581]*[^ \u2581]+(?:(?<=>)[ \u2581](?=</)[^ \u2581]+)*|[ \u2581]+")
 """Words with the spaces before them; only one token of Gemma's has a space after a letter.
 
 The tokenizer writes a space as U+2581.

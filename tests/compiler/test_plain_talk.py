@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.strategies import logs
-from weft import Agent, C, Event, Session, TokenBudget, WeftError, compile
+from weft import Actions, Agent, C, Content, Event, Part, Session, TokenBudget, WeftError, compile
 from weft.compiler.items import TalkView, build_items, plain_items
+from weft.content import call_part, result_part, to_content
 from weft.declare import Policy
 from weft.dialects import DIALECTS, Dialect, Entry
 from weft.dialects.track import LoweringReport
@@ -22,6 +23,7 @@ from weft.stores.rows import encode_event
 
 FRONT = importlib.import_module("weft.compiler.compile")
 RUN = FRONT.run
+INCREMENTAL = importlib.import_module("weft.compiler.incremental")
 PLAN = importlib.import_module("weft.compiler.plan")
 
 MODELS = ("gemini-flash-latest", "claude-sonnet-4-5", "gpt-4o", "gpt-5")
@@ -105,6 +107,95 @@ def test_the_short_way_and_the_long_way_come_to_the_same(
     with the_long_way():
         slowly = outcome(slow, Session("s", events=[*grown.events]), message="And now?")
     assert quickly == slowly
+
+
+NEXT = [
+    f"{{{key}}}{f' and {{{other}}}' if other else ''}"
+    for key in ("intent", "draft")
+    for other in ("", "mood?", "draft?")
+]
+"""What agents of a pipeline that come next are told: an answer of one before them, or two."""
+
+
+STEPS = st.tuples(
+    st.sampled_from(["first", "second", "third", "user"]),
+    st.sampled_from(["", "intent", "draft"]),
+    st.sampled_from(["Book it", " Book it ", "No\n", "Ünklar", "\ud83d"]),
+    st.sampled_from(["", "", "internal", "call", "rewind", "thought"]),
+)
+"""Who speaks, under which key that is kept, what is said, and what else there is to it."""
+
+
+def step_of(number: int, author: str, key: str, text: str, kind: str) -> list[Event]:
+    """What happens in a step of a pipeline."""
+    part = Part(text=text, thought=kind == "thought" or None)
+    actions = Actions(state_delta={key: text} if key and author != "user" else {})
+    said = Event(
+        author=author,
+        content=Content(parts=(part,), role="user" if author == "user" else "model"),
+        audience="internal" if kind == "internal" else None,
+        actions=actions,
+        invocation_id=f"i{number // 4}",
+    )
+    if kind == "call":
+        call, result = (
+            call_part("look", {}, id=f"c{number}"),
+            result_part("look", {}, id=f"c{number}"),
+        )
+        asked = Event(author=author, content=Content(parts=(call,), role="model"))
+        return [asked, Event(author=author, content=Content(parts=(result,), role="user")), said]
+    if kind == "rewind" and number == 7:
+        back = Actions(rewind_before_invocation_id="i1")
+        return [said, Event(author="user", actions=back, invocation_id="i2")]
+    return [said]
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(STEPS, min_size=2, max_size=10),
+    st.lists(st.tuples(st.sampled_from(NEXT), st.sampled_from(VIEWS)), min_size=1, max_size=3),
+)
+def test_an_answer_that_the_instruction_has_is_left_out_of_what_all_others_see(
+    steps: list[tuple[str, str, str, str]], asked: list[tuple[str, Policy]]
+) -> None:
+    grown = Session("s").append(Event(author="user", content=to_content("Where is it?")))
+    for position, step in enumerate(steps):
+        grown = grown.append(*step_of(position, *step))
+        if position < 1:
+            continue
+        for number, (instruction, view) in enumerate(asked):
+            next_agent = Agent(f"next_{number}", model="gpt-4o", instruction=instruction)
+            quickly = outcome(next_agent.sees(view), grown)
+            with the_long_way():
+                slowly = outcome(next_agent.sees(view), Session("s", events=[*grown.events]))
+            assert quickly == slowly
+
+
+def test_one_more_agent_of_a_pipeline_builds_only_what_is_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each is told an answer of the one before it: for that nobody builds the whole log again."""
+    built: list[str] = []
+
+    def counted(*arguments: object) -> object:
+        built.append("run")
+        return RUN(*arguments)
+
+    monkeypatch.setattr(INCREMENTAL, "run", counted)
+    session = Session("s").append(Event(author="user", content=to_content("Where is it?")))
+    for number in range(12):
+        if number:
+            text = f"{{key_{number - 1}}}"
+            agent = Agent(f"agent_{number}", model="gpt-4o", instruction=text)
+            said = str(compile(agent, session=session).wire)
+            assert [said.count(f"Answer {n}.") for n in range(number)] == [1] * number
+        answer = Event(
+            author=f"agent_{number}",
+            content=to_content(f"Answer {number}.", role="model"),
+            actions=Actions(state_delta={f"key_{number}": f"Answer {number}."}),
+        )
+        session = session.append(answer)
+    assert len(built) == 2  # of the first two agents, who see one other at most
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from weft.compiler.items import (
+    PIECE,
     BuiltItems,
     TalkView,
     WireTarget,
@@ -27,9 +28,9 @@ from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
-from weft.ir.prompt import PassNotes
+from weft.ir.prompt import LateSequence, PassNotes
 from weft.passes import Env, Passes, run
-from weft.passes.env import ThreadFacts
+from weft.passes.env import NO_INSTRUCTION, ThreadFacts
 from weft.passes.history import attribute_foreign
 from weft.passes.select import NOT_THIS_TURN, gone_turns, hides_data
 from weft.session import Event
@@ -43,6 +44,7 @@ from weft.session.lookback import (
     hidden_in,
 )
 from weft.session.strand import Skim, Strand, skim_of
+from weft.values import Json
 
 
 class Slot(NamedTuple):
@@ -520,6 +522,14 @@ def weave(
         if threads.newest is None and passes.plain and _is_stranger(slot, events, facts):
             slot = Slot("", slot.branch, slot.view, slot.measure)
             threads = views.threads(slot)
+            if basis.carried and _leaves_whole_items(events, basis, env):
+                # what all strangers see, without the answers that this one's instruction has
+                instruction = env.instruction
+                env = msgspec.structs.replace(env, instruction=NO_INSTRUCTION)
+                woven = weave(events, facts, slot, WHOLE, env, passes)
+                if woven.items.length and woven.items[0].kind == "user":
+                    return _leave_out_carried(woven, instruction.carried)
+                env = msgspec.structs.replace(env, instruction=instruction)
         thread = threads.newest
         if thread is not None and thread.consumed > events.settled:
             thread = threads.older  # as for the request before: the newest goes on from where it is
@@ -528,6 +538,33 @@ def weave(
         elif thread is None or thread.basis != basis:
             thread = threads.newest = Thread(slot, basis, views.find_shared(slot))
         return thread.weave(events, facts, env, passes, target)
+
+
+def _leaves_whole_items(events: Strand[Event], basis: Basis, env: Env) -> bool:
+    """Whether all that an agent's items depend on is which answers its instruction carries."""
+    return (
+        events.settled <= PIECE
+        and not env.instruction.captured
+        and not env.policy.duplicates
+        and env.policy.facts.view == "default"
+        and replace(basis, carried=()) == WHOLE
+    )
+
+
+def _leave_out_carried(woven: Woven, carried: Mapping[str, Json]) -> Woven:
+    """What a stranger sees, without the answers that the instruction carries."""
+    from weft.passes.dedupe import find_told, note_left_out
+
+    notes, items = woven.notes, woven.items
+    answers = find_told(notes, carried)
+    if not answers:
+        return woven
+    settled = [item for item in items.between(0, items.settled) if id(item) not in answers]
+    rest: Strand[Item] = Strand(settled)
+    if items.tail:
+        rest = rest.with_tail([item for item in items.tail if id(item) not in answers])
+    reasons = LateSequence(lambda: note_left_out(notes, carried), len(notes))
+    return msgspec.structs.replace(woven, items=rest, notes=reasons)
 
 
 class _Views(msgspec.Struct):

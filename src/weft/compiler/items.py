@@ -586,6 +586,7 @@ def _lower_piece(
     """
     agent, starts, features = view.agent, turns.starts, talk.features
     position, shared, hidden = talk.read, dict[str, str](), view.hidden
+    labels: set[TrustLabel] = set()  # of a hundred thousand results a few are different
     for one in spoken:
         author, calls, text = one.author, one.calls, one.text
         is_in_view = True
@@ -631,11 +632,13 @@ def _lower_piece(
             features |= Feature.WROTE
         if is_in_view:
             starts.append(position)
-            for label in (one.label, *[call.returned for call in calls]) if calls else (one.label,):
-                if label is not TRUSTED and label is not talk.label:
-                    talk.label |= label
+            if one.label is not TRUSTED:
+                labels.add(one.label)
+            for call in calls:
+                labels.add(call.returned)
         position += 2 if calls else 1
     talk.read, talk.features = position, features
+    talk.label |= join_labels(labels)
 
 
 def _features_of(one: Utterance, agent: str) -> int:

@@ -32,7 +32,7 @@ from weft.declare.nodes import (
 )
 from weft.declare.route import Gate, Route
 from weft.errors import DeclarationError
-from weft.misuse import ByFields, explain_calls
+from weft.misuse import ByFields, explain_calls, late_dataclass
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -41,7 +41,7 @@ OnError = Literal["cancel", "collect"]
 
 
 @flow_node("Sequence(first, second)")
-@dataclass(frozen=True, init=False, repr=False, eq=False)
+@late_dataclass(frozen=True, init=False, repr=False, eq=False)
 class Sequence(ByFields, Composable):
     """One node after the other; written `a >> b`."""
 
@@ -75,7 +75,7 @@ class Sequence(ByFields, Composable):
 
 
 @flow_node("Parallel(left, right)")
-@dataclass(frozen=True, init=False, repr=False, eq=False)
+@late_dataclass(frozen=True, init=False, repr=False, eq=False)
 class Parallel(ByFields, Composable):
     """All branches at once, none seeing another; written `a | b`.
 
@@ -116,7 +116,7 @@ class Parallel(ByFields, Composable):
 
 
 @flow_node("Fallback(primary, backup)")
-@dataclass(frozen=True, init=False, repr=False, eq=False)
+@late_dataclass(frozen=True, init=False, repr=False, eq=False)
 class Fallback(ByFields, Composable):
     """The first choice that does not fail; written `a // b`."""
 
@@ -194,7 +194,7 @@ def while_(predicate: StateFunction, *, max: int = 10) -> While:
 
 
 @flow_node("Loop(agent, max=3)")
-@dataclass(frozen=True, repr=False, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Loop(ByFields, Composable):
     """The body again and again, at most `max` times; written `a * 3` or `a * until(done)`.
 

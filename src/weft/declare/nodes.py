@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from weft.declare.agent import CallbackChain, check_agents
@@ -29,7 +29,7 @@ from weft.declare.hints import FLOW_WORDS
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
-from weft.misuse import ByFields, explain_calls, hint_at_call
+from weft.misuse import ByFields, explain_calls, hint_at_call, late_dataclass
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @flow_node("Step(function)")
-@dataclass(frozen=True, repr=False, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Step(ByFields, Composable):
     """A function of one argument, the state, that returns the changes to it, or None.
 
@@ -130,7 +130,7 @@ OnElementError = Literal["cancel", "collect"]
 
 
 @flow_node('Map("items", agent, into="results")')
-@dataclass(frozen=True, repr=False, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Map(ByFields, Composable):
     """The body once for each element of the list under `items`, some of them at once.
 
@@ -208,7 +208,7 @@ class Map(ByFields, Composable):
 
 
 @flow_node("race(first, second)")
-@dataclass(frozen=True, init=False, repr=False, eq=False)
+@late_dataclass(frozen=True, init=False, repr=False, eq=False)
 class Race(ByFields, Composable):
     """The first branch that completes wins; written `race(a, b)`.
 
@@ -266,7 +266,7 @@ def race(
 
 
 @flow_node("timeout(agent, 30)")
-@dataclass(frozen=True, repr=False, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Timeout(ByFields, Composable):
     """The body, for at most `seconds`; written `timeout(a, 30)`.
 
@@ -346,7 +346,7 @@ def timeout(
 
 
 @flow_node("tap(function)")
-@dataclass(frozen=True, repr=False, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Tap(ByFields, Composable):
     """A function of the state, sync or async, that only looks; written `tap(look)`.
 
@@ -385,7 +385,7 @@ def tap(function: StateFunction, *, name: str | None = None, description: str = 
 
 
 @flow_node('expect(lambda state: "key" in state, "what is wrong")')
-@dataclass(frozen=True, repr=False, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Expect(ByFields, Composable):
     """Fails the run, with `message`, unless the predicate holds; written `expect(done, "...")`.
 

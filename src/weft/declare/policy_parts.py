@@ -387,8 +387,10 @@ class Hide(PolicyWord, frozen=True):
     """The agent that reads it; None: the agent's own model, without tools."""
 
 
-HANDLE = re.compile(r"\$h[0-9a-f]{8}")
-"""What stands for a hidden text."""
+HANDLE_FORM = r"\$h[0-9a-f]{8}"
+"""What stands for a hidden text, as an expression."""
+
+HANDLE = late_pattern(HANDLE_FORM)
 
 
 class Capture(PolicyWord, frozen=True):

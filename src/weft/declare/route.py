@@ -18,7 +18,7 @@ from weft.declare.nodes import describe_again, spell_callbacks, to_node
 from weft.declare.tool import check_names
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
-from weft.misuse import ByFields, explain_calls
+from weft.misuse import ByFields, explain_calls, late_dataclass
 from weft.values import Json
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Case(ByFields):
 
 
 @flow_node('Route("key").eq("value", agent)')
-@dataclass(frozen=True, repr=False, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Route(ByFields, Composable):
     """Choose by the value of a state key, or by what a function makes of the state.
 
@@ -252,7 +252,7 @@ Choice: TypeAlias = str | int | float | bool
 
 
 @flow_node('Gate("approve", question="May it go out?")')
-@dataclass(frozen=True, repr=False, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Gate(ByFields, Composable):
     """Asks somebody, and waits: the answer is kept under `key`, by default the gate's own name.
 

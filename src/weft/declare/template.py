@@ -19,9 +19,9 @@ _PLACEHOLDER = (
     r"(?:artifact\.(?P<artifact>\w[\w.:\-]*)"
     rf"|(?P<key>(?:(?:app|user|temp):)?{_NAME})(?P<path>(?:\.{_NAME}|\[-?[0-9]{{1,9}}\])*))(?P<optional>\?)?"
 )
-_DOUBLED = re.compile(r"\{(?P<inner>\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\})\}")
-_VARIABLE = re.compile(r"\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\}")
-_STEP = re.compile(rf"\.({_NAME})|\[(-?[0-9]+)\]")
+_DOUBLED = late_pattern(r"\{(?P<inner>\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\})\}")
+_VARIABLE = late_pattern(r"\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\}")
+_STEP = late_pattern(rf"\.({_NAME})|\[(-?[0-9]+)\]")
 
 UNCLOSED = late_pattern(rf"\{{[ \t]*(?P<key>{_NAME})(?=[^\w{{}}:\"'\[(|=-][^{{}}]*(?:\{{|$)|$)")
 """`{plan` without its other brace."""

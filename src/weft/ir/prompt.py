@@ -5,7 +5,6 @@ in; and the laws of the IR, checked after every pass. A request that breaks one 
 a provider, or would say something nobody said; so a pass that breaks one is stopped here, by name.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -13,7 +12,7 @@ from typing import Literal, TypeVar, assert_never, cast, overload
 
 import msgspec
 
-from weft.declare.policy_parts import HANDLE
+from weft.declare.policy_parts import HANDLE, HANDLE_FORM
 from weft.declare.provider_tools import HostedTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import InvalidPrompt
@@ -31,6 +30,7 @@ from weft.ir.block import (
     ThoughtBlock,
     Want,
 )
+from weft.late import late_pattern
 from weft.session.flow import TRUSTED, TrustLabel
 from weft.session.strand import Strand
 from weft.values import JsonObject, compact
@@ -292,8 +292,8 @@ def _sources_of(block: Block) -> Iterator[str]:
             yield "memory"
 
 
-_HIDDEN_ITEM = re.compile(
-    rf"(?:\[\w+\] [\w.:-]{{1,40}}: )?{HANDLE.pattern}|\[hidden \S{{1,80}} {HANDLE.pattern}\]"
+_HIDDEN_ITEM = late_pattern(
+    rf"(?:\[\w+\] [\w.:-]{{1,40}}: )?{HANDLE_FORM}|\[hidden \S{{1,80}} {HANDLE_FORM}\]"
 )
 """A value that is shown by its name, or a file, where a handle stands for it."""
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -277,12 +277,7 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
     carried = env.instruction.carried
-    only_texts, texts = True, set[str]()
-    for value in carried.values():
-        if isinstance(value, str):
-            texts.add(value.strip())
-        else:
-            only_texts = False
+    texts = _list_texts(carried)
     captured = env.instruction.captured
 
     def change(item: Item, _: None) -> Item | Note:
@@ -290,16 +285,7 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
             return _referring(item, env)
         if not item.wrote or item.kind != "model":
             return item
-        blocks = item.blocks
-        text: str | None
-        if len(blocks) == 1 and type(blocks[0]) is TextBlock:  # as nearly every answer
-            text = blocks[0].text
-        else:
-            text = _answer_text(item)
-        # most answers are not carried: for texts a look into the set tells
-        if text is None or (only_texts and text.strip() not in texts):
-            return item
-        return note_carried(item, text, carried) or item
+        return _note_answer(item, carried, texts) or item
 
     # it runs on new items only, whose thread begins again when another value is carried
     return rewrite_items(prompt, "dedupe_state", change)
@@ -322,6 +308,58 @@ def _referring(item: Item, env: Env) -> Item | Note:
     origin = Origin("pass", "dedupe_state")
     referring = replace(item, blocks=(TextBlock(role="user", origin=origin, text=GIVEN), *others))
     return Note("dedupe_state", f"the instruction carries it as {{{key}}}", item, referring)
+
+
+def find_told(notes: Iterable[Note], carried: Mapping[str, Json]) -> set[int]:
+    """The answers that were told, and that the instruction carries: the identities of items."""
+    texts = _list_texts(carried)
+    values = carried.values()
+    items: set[int] = set()
+    for note in notes:
+        item = note.before
+        if item.wrote and item.kind == "model":
+            blocks = item.blocks
+            only = blocks[0] if len(blocks) == 1 else None
+            # nearly every answer is one text, and stands in the instruction as it is
+            same = texts is not None and type(only) is TextBlock and only.text in values
+            if same or _note_answer(item, carried, texts) is not None:
+                items.add(id(note.after))
+    return items
+
+
+def note_left_out(notes: Iterable[Note], carried: Mapping[str, Json]) -> Iterator[Note]:
+    """The notes, where those on answers that the instruction carries say so."""
+    texts = _list_texts(carried)
+    for note in notes:
+        item = note.before
+        carries = item.wrote and item.kind == "model"
+        yield (_note_answer(item, carried, texts) if carries else None) or note
+
+
+def _list_texts(carried: Mapping[str, Json]) -> frozenset[str] | None:
+    """The values as texts without space around them; None where one of them is not a text."""
+    texts: list[str] = []
+    for value in carried.values():
+        if not isinstance(value, str):
+            return None
+        texts.append(value.strip())
+    return frozenset(texts)
+
+
+def _note_answer(
+    item: Item, carried: Mapping[str, Json], texts: frozenset[str] | None
+) -> Note | None:
+    """Why an answer that was written to keys is left out, if the instruction carries it."""
+    blocks = item.blocks
+    text: str | None
+    if len(blocks) == 1 and type(blocks[0]) is TextBlock:  # as nearly every answer
+        text = blocks[0].text
+    else:
+        text = _answer_text(item)
+    # most answers are not carried: for texts a look into the set tells
+    if text is None or (texts is not None and text.strip() not in texts):
+        return None
+    return note_carried(item, text, carried)
 
 
 def _answer_text(item: Item) -> str | None:

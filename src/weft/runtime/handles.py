@@ -14,6 +14,7 @@ from weft.compiler.plan import Plan
 from weft.content import Content, Part
 from weft.declare import Policy
 from weft.declare.policy_parts import HANDLE, Hide
+from weft.late import late_pattern
 from weft.passes.hide import HiddenText, hidden_in_state, hidden_texts
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
@@ -151,5 +152,5 @@ class OpenedStream:
         return Content(parts=tuple(parts), role=content.role)
 
 
-_BEGINNING = re.compile(r"\$(?:h[0-9a-f]{0,7})?\Z")
+_BEGINNING = late_pattern(r"\$(?:h[0-9a-f]{0,7})?\Z")
 """The beginning of a handle at the end of a piece."""

@@ -6,7 +6,6 @@ value stands as a whole word in trusted text, or is the whole value of a field t
 a part of a value, never after normalising.
 """
 
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -17,6 +16,7 @@ import msgspec
 from weft.compiler.plan import Plan
 from weft.declare import Tool
 from weft.diagnostics import Diagnostic, Origin, report
+from weft.late import late_pattern
 from weft.runtime.flow import free_names
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import cleared_of
@@ -324,7 +324,7 @@ def stands_in(word: str, text: str) -> bool:
     return False
 
 
-_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,15})?")
+_NUMBER = late_pattern(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,15})?")
 
 
 _WORDS = "two three four five six seven eight nine ten eleven twelve"

@@ -9,7 +9,6 @@ A label is worked out when its event is stored, and stands there under `customMe
 An event without one is the author's or the user's, except for results: nobody vouches for those.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 import msgspec
 
 from weft.content import KEY, FunctionResponse
+from weft.late import late_pattern
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -286,18 +286,18 @@ def base_of(event: "Event") -> TrustLabel:
 MOST_TYPED = 36
 """A text with more letters than this is never a value that cannot instruct."""
 
-_DATE = re.compile(
+_DATE = late_pattern(
     r"\d{4}-\d{2}(?:-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?)?"
     r"|\d{1,2}:\d{2}(?::\d{2})?"
 )
 
-_ID = re.compile(r"(?:[A-Za-z]{1,10}[-_:#]?)?[0-9A-Fa-f-]{1,36}")
+_ID = late_pattern(r"(?:[A-Za-z]{1,10}[-_:#]?)?[0-9A-Fa-f-]{1,36}")
 
-_NUMBER = re.compile(r"[+-]?\d{1,18}(?:[.,]\d{1,18})?%?")
+_NUMBER = late_pattern(r"[+-]?\d{1,18}(?:[.,]\d{1,18})?%?")
 
 _LARGEST = 10**MOST_TYPED
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}(?:[_-][A-Za-z0-9]{1,15}){0,2}_?")
+_NAME = late_pattern(r"[A-Za-z][A-Za-z0-9]{0,15}(?:[_-][A-Za-z0-9]{1,15}){0,2}_?")
 
 OWN_RESULTS = frozenset(
     ("adk_framework", "adk_request_credential", "adk_request_confirmation", "adk_request_input")
