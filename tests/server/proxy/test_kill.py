@@ -5,24 +5,34 @@ Set WEFT_KILLS for a longer run: `WEFT_KILLS=100` makes 100 calls, and kills bet
 
 import multiprocessing
 import os
-import socket
-import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.server.proxy.talks import ANTHROPIC, LONG
 from tests.server.proxy.test_recall import POLICY, recall
 from tests.server.proxy.upstream import Reply, Seen, Upstream, listening, proxying
+from tests.support.limits import begin_limit_again
 from weft.cli import main
 from weft.recordings.providers import body_of
 from weft.server.proxy_store import ProxyStore
 
 CALLS = int(os.environ.get("WEFT_KILLS", "0")) or 3
 """How many calls the run has; between each two the proxy is killed."""
+
+
+PRELOADED = [
+    "weft.cli.commands", "weft.cli.proxy", "weft.server.proxy", "weft.server.http", "pydantic",
+    "uvicorn.lifespan.off", "uvicorn.loops.auto", "uvicorn.protocols.websockets.auto",
+    "httpx2", "anyio._backends._asyncio", "splintr", "weft.relevance",
+]  # fmt: skip
+"""What a proxy that starts and answers imports, which takes most of its time."""
 
 
 class Provider:
@@ -48,31 +58,43 @@ class Provider:
         return ANTHROPIC.piece("call", f"c{len(messages)}", ("read", {"part": len(messages)}))
 
 
+def serve(command: list[str], writer: Connection) -> None:
+    """Run the proxy, and say there what it prints."""
+    with (
+        open(writer.fileno(), "w", buffering=1, closefd=False) as said,
+        open(os.devnull, "w") as silence,
+        redirect_stdout(said),
+        redirect_stderr(silence),
+    ):
+        main(command)
+
+
 class Killable:
-    """A proxy in a process of its own, which has imported the package already when it starts."""
+    """A proxy in a process of its own, which has imported the package already when it starts.
+
+    It says itself where it listens. A port chosen here and used again could be anybody's in
+    between: of a connection that somebody else makes, or even of the one that looks for the proxy.
+    """
 
     def __init__(self, upstream: str, folder: Path) -> None:
         self._forks = multiprocessing.get_context("forkserver")
-        self._forks.set_forkserver_preload(["weft.cli.proxy", "weft.server.proxy", "uvicorn"])
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._place: tuple[str, int] = free.getsockname()
-        self._command = ["proxy", "--port", str(self._place[1]), "--policy", POLICY]
+        self._forks.set_forkserver_preload(PRELOADED)
+        self._command = ["proxy", "--port", "0", "--policy", POLICY]
         self._command += ["--upstream", f"anthropic={upstream}"]
         self._command += ["--store", f"sqlite:///{folder / 'p.db'}"]
         self._process: BaseProcess | None = None
 
     def start(self) -> str:
         """The address of a new process, as soon as it listens."""
-        self._process = self._forks.Process(target=main, args=(self._command,))
+        reader, writer = self._forks.Pipe(duplex=False)
+        self._process = self._forks.Process(target=serve, args=(self._command, writer))
         self._process.start()
-        while True:
-            try:
-                socket.create_connection(self._place).close()
-            except ConnectionRefusedError:
-                assert self._process.is_alive()
-                time.sleep(0.01)
-            else:
-                return f"http://127.0.0.1:{self._place[1]}"
+        writer.close()
+        with reader, open(reader.fileno(), closefd=False) as said:
+            for line in said:
+                if line.startswith("http://"):
+                    return line.partition("/weft/")[0]
+        raise AssertionError("the proxy ended before it listened")
 
     def kill(self) -> None:
         """Kill it with SIGKILL, if it runs."""
@@ -95,10 +117,11 @@ def ask(url: str, request: dict[str, Any]) -> list[Any]:
     return list(dict[str, Any](body_of(raw.decode(), ANTHROPIC.name))["content"])
 
 
-def run(start: Callable[[], str], end: Callable[[], object]) -> None:
+def run(start: Callable[[], str], end: Callable[[], object], config: pytest.Config) -> None:
     """A run that reads with a tool again and again; every other answer streams."""
     messages = ANTHROPIC.request()["messages"]
     for number in range(CALLS):
+        begin_limit_again(config)
         request = {**ANTHROPIC.request(stream=number % 2 == 1), "messages": messages}
         content = ask(f"{start()}{ANTHROPIC.path}", request)
         end()
@@ -115,15 +138,17 @@ def run(start: Callable[[], str], end: Callable[[], object]) -> None:
         messages = [*messages, *said]
 
 
-def test_requests_after_a_kill_are_the_same_bytes(tmp_path: Path) -> None:
+def test_requests_after_a_kill_are_the_same_bytes(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
     with proxying(Provider(), POLICY) as proxied:
-        run(lambda: proxied.url, lambda: None)
+        run(lambda: proxied.url, lambda: None, pytestconfig)
         whole = [seen.body for seen in proxied.upstream.seen]
     upstream = Upstream(Provider())
     with listening(upstream) as address:
         proxy = Killable(address, tmp_path)
         try:
-            run(proxy.start, proxy.kill)
+            run(proxy.start, proxy.kill, pytestconfig)
         finally:
             proxy.kill()
     assert [seen.body for seen in upstream.seen] == whole
