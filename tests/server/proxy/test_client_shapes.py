@@ -528,3 +528,14 @@ def test_many_calls_of_one_asynchronous_client_at_once_get_their_own_answers() -
             answers = asyncio.run(ask_all(proxy.url))
             assert answers == [f"To number {number}" for number in range(12)]
             assert not proxy.faults
+
+
+def test_a_policy_redacts_also_where_nothing_can_be_recalled() -> None:
+    turn = {"role": "user", "parts": [{"text": "Write to jane@example.com"}]}
+    with (
+        proxying(listing, 'C.auto().redact("email")') as proxy,
+        httpx2.Client(base_url=proxy.url, timeout=60) as client,
+    ):
+        client.post(f"{GEMINI}:streamGenerateContent", json=GEMINI_TALK.request(turn))
+        assert not proxy.faults
+        assert b"jane@example.com" not in proxy.upstream.seen[0].body

@@ -3,13 +3,17 @@
 Set WEFT_KILLS for a longer run: `WEFT_KILLS=100` makes 100 calls, and kills between all of them.
 """
 
+import json
 import multiprocessing
 import os
+import resource
+import threading
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import httpx2
@@ -58,13 +62,14 @@ class Provider:
         return ANTHROPIC.piece("call", f"c{len(messages)}", ("read", {"part": len(messages)}))
 
 
-def serve(command: list[str], writer: Connection) -> None:
-    """Run the proxy, and say there what it prints."""
+def serve(command: list[str], writer: Connection, largest: int) -> None:
+    """Run the proxy, and say there what it prints; no file may have more than `largest` bytes."""
+    if largest:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     with (
         open(writer.fileno(), "w", buffering=1, closefd=False) as said,
-        open(os.devnull, "w") as silence,
         redirect_stdout(said),
-        redirect_stderr(silence),
+        redirect_stderr(said),
     ):
         main(command)
 
@@ -76,25 +81,37 @@ class Killable:
     between: of a connection that somebody else makes, or even of the one that looks for the proxy.
     """
 
-    def __init__(self, upstream: str, folder: Path) -> None:
+    def __init__(self, upstream: str, folder: Path, *more: str, largest: int = 0) -> None:
+        self._largest = largest
+        self.lines: list[str] = []
         self._forks = multiprocessing.get_context("forkserver")
         self._forks.set_forkserver_preload(PRELOADED)
         self._command = ["proxy", "--port", "0", "--policy", POLICY]
         self._command += ["--upstream", f"anthropic={upstream}"]
         self._command += ["--store", f"sqlite:///{folder / 'p.db'}"]
+        self._command += more
         self._process: BaseProcess | None = None
 
     def start(self) -> str:
         """The address of a new process, as soon as it listens."""
         reader, writer = self._forks.Pipe(duplex=False)
-        self._process = self._forks.Process(target=serve, args=(self._command, writer))
+        settings = (self._command, writer, self._largest)
+        self._process = self._forks.Process(target=serve, args=settings)
         self._process.start()
         writer.close()
+        address: Queue[str] = Queue()
+        threading.Thread(target=self._listen, args=(reader, address), daemon=True).start()
+        url = address.get()
+        assert url, "the proxy ended before it listened"
+        return url
+
+    def _listen(self, reader: Connection, address: "Queue[str]") -> None:
         with reader, open(reader.fileno(), closefd=False) as said:
             for line in said:
+                self.lines.append(line)
                 if line.startswith("http://"):
-                    return line.partition("/weft/")[0]
-        raise AssertionError("the proxy ended before it listened")
+                    address.put(line.partition("/weft/")[0])
+        address.put("")
 
     def kill(self) -> None:
         """Kill it with SIGKILL, if it runs."""
@@ -117,10 +134,15 @@ def ask(url: str, request: dict[str, Any]) -> list[Any]:
     return list(dict[str, Any](body_of(raw.decode(), ANTHROPIC.name))["content"])
 
 
-def run(start: Callable[[], str], end: Callable[[], object], config: pytest.Config) -> None:
+def run(
+    start: Callable[[], str],
+    end: Callable[[], object],
+    config: pytest.Config,
+    calls: int = CALLS,
+) -> None:
     """A run that reads with a tool again and again; every other answer streams."""
     messages = ANTHROPIC.request()["messages"]
-    for number in range(CALLS):
+    for number in range(calls):
         begin_limit_again(config)
         request = {**ANTHROPIC.request(stream=number % 2 == 1), "messages": messages}
         content = ask(f"{start()}{ANTHROPIC.path}", request)
@@ -161,3 +183,31 @@ def test_requests_after_a_kill_are_the_same_bytes(
     store.close()
     assert len(bills) == CALLS
     assert all(bill.usage is not None for bill in bills)
+
+
+def test_a_full_disk_is_not_noticed_by_the_agent(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    with proxying(Provider(), POLICY) as proxied:
+        run(lambda: proxied.url, lambda: None, pytestconfig, calls=6)
+        whole = [seen.body for seen in proxied.upstream.seen]
+    upstream, folder = Upstream(Provider()), tmp_path / "recorded"
+    with listening(upstream) as address:
+        # the tables have room, and the first calls
+        proxy = Killable(address, tmp_path, "--record", str(folder), largest=130_000)
+        try:
+            url = proxy.start()
+            run(lambda: url, lambda: None, pytestconfig, calls=6)
+        finally:
+            proxy.kill()
+    assert [seen.body for seen in upstream.seen] == whole
+    store = ProxyStore(tmp_path / "p.db")
+    assert 0 < len(store.list_calls()) < 6, "the disk was not full, or nothing could be kept"
+    store.close()
+    shown = [line for line in proxy.lines if line.startswith("claude")]
+    assert len(shown) == 6
+    assert "not recorded: File too large" in shown[-1]
+    assert any("the proxy's store" in line for line in proxy.lines)
+    lines = [one for file in folder.iterdir() for one in file.read_bytes().splitlines()]
+    assert lines
+    assert [type(json.loads(one)) for one in lines] == [dict] * len(lines)  # none is half
