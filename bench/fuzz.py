@@ -3,11 +3,13 @@
     python bench/fuzz.py --requests 100000 [--seed 0] [--jobs 2]
     python bench/fuzz.py --runs 2000                             also run programs, with odd tools
     python bench/fuzz.py --requests 20000 --long                 sessions that fold
+    python bench/fuzz.py --histories 20000                       other programs' conversations
     python bench/fuzz.py --show 4711                             one seed, as small as it gets
 
 A seed gives a program, a log and some ways to look at it; each request on the way is compared with
 the one that a process gives that reads the log at once, and at the end with one that reads it from
-JSON. The laws are in tests/support/fuzz_laws.py. Exits with 1 where one is broken.
+JSON. The laws are in tests/support/fuzz_laws.py; those of a conversation that `weft.compact` gets
+are in tests/compaction/laws.py. Exits with 1 where one is broken.
 """
 
 import argparse
@@ -50,6 +52,13 @@ def try_run(seed: int) -> tuple[int, int, list[Fault]]:
     from tests.support.fuzz_runs import draw_run, run_faults
 
     return seed, 1, run_faults(draw_run(seed))
+
+
+def try_history(seed: int) -> tuple[int, int, list[Fault]]:
+    """The same for a conversation as another program sends it."""
+    from tests.compaction.laws import faults_of as history_faults
+
+    return seed, *history_faults(seed)
 
 
 def quiet() -> None:
@@ -97,6 +106,26 @@ def _small(case: Call, kind: str) -> str:
     return show_program(reduce_case(case, faults_of, kind))
 
 
+def work_on_histories(args: argparse.Namespace) -> int:
+    """Try that many conversations, and print the first few faults of each kind."""
+    kinds: Counter[str] = Counter()
+    requests = 0
+    with multiprocessing.Pool(args.jobs, initializer=quiet) as pool:
+        listed = range(args.seed, args.seed + args.histories)
+        for done, (seed, count, faults) in enumerate(pool.imap(try_history, listed, 10), 1):
+            requests += count
+            for fault in faults:
+                kinds[fault.kind] += 1
+                if kinds[fault.kind] <= MOST_SHOWN:
+                    print(f"seed {seed}: {fault.kind}: {fault.seen}", flush=True)
+            if done % BATCH == 0 or done == args.histories:
+                found = sum(kinds.values())
+                print(f"{done:,} histories, {requests:,} requests, {found} faults", flush=True)
+    for kind, count in kinds.most_common():
+        print(f"{count} times {kind}")
+    return 1 if kinds else 0
+
+
 def show(seed: int, *, long: bool) -> int:
     """Print what a seed breaks, each as a small program."""
     case = draw(seed, long=long)
@@ -110,12 +139,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=0, help="how many programs are run")
+    parser.add_argument("--histories", type=int, default=0, help="only these")
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--long", action="store_true", help="sessions that fold")
     parser.add_argument("--show", type=int, help="only this seed")
     args = parser.parse_args()
     quiet()
+    if args.histories:
+        return work_on_histories(args)
     return show(args.show, long=args.long) if args.show is not None else work(args)
 
 

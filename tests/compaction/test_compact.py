@@ -12,10 +12,11 @@ from tests.compaction.talks import DIALECTS, TALKS, Talk, Wire, long_text, talk_
 from tests.support.linear import calls
 from weft import C, Policy
 from weft.compaction.compact import forget
-from weft.compaction.reading import read_body, unmarked_bytes
+from weft.compaction.reading import HistoryReader, ReadHistory, read_body, unmarked_bytes
 from weft.compaction.splicing import replace_fields
 from weft.dialects import refusals
 from weft.errors import DeclarationError, ProtectionError, UsageError
+from weft.values import Json
 
 DIGESTS = C.default().compact(results=300)
 """A policy under which large results become digests, whatever they cost."""
@@ -370,3 +371,26 @@ def test_words_between_answers_that_stay_do_too() -> None:
     roles = [one["role"] for one in talk.messages(compacted.request)]
     assert len(roles) < len(messages) // 2
     assert ("model", "model") not in pairwise(roles)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_a_first_request_costs_is_known_without_reading_it_twice(
+    dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    extend = HistoryReader.extend
+
+    def counting(
+        reader: HistoryReader, history: ReadHistory, messages: list[Json]
+    ) -> ReadHistory | None:
+        read.append(len(messages) - history.length)
+        return extend(reader, history, messages)
+
+    monkeypatch.setattr(HistoryReader, "extend", counting)
+    request = talk_in(dialect, steps=12, turns=2)
+    forget()
+    compacted = weft.compact(request, C.auto())
+    assert compacted.cost > 0
+    assert sum(read) == len(TALKS[dialect].messages(request))
+    first = compacted.request
+    assert weft.compact(request, C.auto()).request == first

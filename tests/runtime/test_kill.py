@@ -26,6 +26,7 @@ import pytest
 from tests.runtime.journal import Line, read
 from tests.runtime.kill_worker import BUILT_IN, Job, artifacts_of, key_of
 from tests.runtime.logs import by_place, check_log
+from tests.support.limits import begin_limit_again
 from weft import Event, Session
 from weft.runtime.place import path_of
 from weft.session.lookback import CONFIRMATION
@@ -249,7 +250,7 @@ def again(lines: list[Line], what: str, settled_by: str) -> list[str]:
 
 
 def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(
-    worker: Worker, address: str, tmp_path: Path
+    worker: Worker, address: str, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     calm = Trial(worker, address, tmp_path, "flow")
     assert calm.attempt() == 0
@@ -261,6 +262,7 @@ def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(
     kills = trials = 0
     moments: list[int] = []
     while kills < KILLS:
+        begin_limit_again(pytestconfig)
         trial = Trial(worker, address, tmp_path, "flow")
         trials += 1
         while kills < KILLS:

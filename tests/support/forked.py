@@ -23,7 +23,8 @@ FORKS.set_forkserver_preload(
     [
         __name__, "tests.turns.child", "tests.support.build", "weft.turns.procrastinate_queue",
         "weft.stores.sqlite", "weft.stores.postgres", "weft.runtime.runner", "dbos",
-        "weft.cli.proxy", "weft.cli.serve", "weft.server.proxy", "uvicorn",
+        "weft.cli.proxy", "weft.cli.serve", "weft.server.proxy", "uvicorn", "uvicorn.loops.auto",
+        "uvicorn.protocols.websockets.auto", "uvicorn.lifespan.off", "splintr", "weft.relevance",
     ]
 )  # fmt: skip
 

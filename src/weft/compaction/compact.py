@@ -50,8 +50,8 @@ from weft.compiler.receipt import Expectation
 from weft.compiler.tools import recall_tool, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent, C, RunConfig
-from weft.declare.policy import Policy
-from weft.declare.policy_parts import Auto, Redact
+from weft.declare.policy import Policy, Stage, makes_handles
+from weft.declare.policy_parts import Auto, Redact, When
 from weft.declare.template import write_literally
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Dialect, facts_for, wire_name
@@ -248,7 +248,9 @@ class _Record(msgspec.Struct):
 class _Work:
     """One request on its way through the passes and back."""
 
-    def __init__(self, body: RequestBody, policy: Policy, model: str) -> None:
+    def __init__(
+        self, body: RequestBody, policy: Policy, model: str, *, is_earlier: bool = False
+    ) -> None:
         self.body, self.dialect = body, body.dialect
         self.model = model or wire_name(YARDSTICK)
         self.asked = policy
@@ -266,6 +268,8 @@ class _Work:
             self.policy = _EVERYTHING
             return
         self.policy = self._fit_policy(policy)
+        if not is_earlier:
+            self._read_earlier()
         for _ in range(_TRIES):
             if not self._run():
                 return
@@ -345,15 +349,9 @@ class _Work:
         """The policy, in the grade that needs no tool where the request can have none."""
         if self.head.takes_recall or not policy.facts.makes_handles:
             return policy
-        stages = tuple(
-            msgspec.structs.replace(stage, selector=Auto(lossless=True))
-            if isinstance(stage.selector, Auto)
-            else stage
-            for stage in policy.stages
-        )
         message = f"the request cannot have the tool `{RECALL}`, so nothing is left out for it"
         self.notes.append(report("WEFT711", _ORIGIN, message, severity=Severity.INFO))
-        return replace(policy, stages=stages)
+        return without_handles(policy)
 
     # What is done.
 
@@ -361,6 +359,18 @@ class _Work:
     def history(self) -> ReadHistory:
         reader = HistoryReader(self.dialect, self.model)
         return _histories.read(reader, self.body, self.chains)
+
+    def _read_earlier(self) -> None:
+        """Take the request before first, where nothing of this conversation is known.
+
+        What this one costs depends on what that one sent. The other way round, both would be read
+        from the beginning; so this one goes on from it.
+        """
+        if self._earlier.length or _histories.knows(self.chains):
+            return
+        end = HistoryReader(self.dialect, self.model).find_answer(self.body.messages)
+        if end:
+            self._work_on_first(end)
 
     def _compile(self, policy: Policy) -> Compilation:
         dialect = self.dialect.traits.name
@@ -401,7 +411,8 @@ class _Work:
             (self.chains[-1], self._policy_key),
             _Record(self.edit, history.length, order=order, came=came, messages=came),
         )
-        if RECALL in self.seen.tools and self.policy.facts.makes_handles:
+        # the name may be that of a tool of the caller's own
+        if self.policy.facts.makes_handles and RECALL in self.seen.tools:
             self.tool = spell_recall(self.dialect, self.model)
         self.record.adds_tool = self._adds_tool
         if self.edit.is_empty and (self.tool is None or self.head.offers_recall):
@@ -438,10 +449,9 @@ class _Work:
                 for wire in self._patcher.spell_item(item):
                     order.append(item)
                     messages.append(wire)
-            message = self._patch_message(index) if index < len(self.body.messages) else None
-            if message is not None:
+            if index < len(self.body.messages) and () not in edit.drops.get(index, ()):
                 order.append(index)
-                messages.append(message)
+                messages.append(self._patch_message(index))
         if edit.drops or edit.insertions:
             self.order = order
             self.sources = tuple(one if isinstance(one, int) else None for one in order)
@@ -691,6 +701,10 @@ class _Work:
         known = _records.get((self.chains[end - 1], self._policy_key))
         if known is not None and known.length == end:
             return known
+        return self._work_on_first(end)
+
+    def _work_on_first(self, end: int) -> "_Record":
+        """What is done to the request of the first `end` messages; nothing if it is refused."""
         messages = self.body.messages[:end]
         wire: JsonObject = {**self.body.wire, self.dialect.traits.turns: messages}
         keys, bare = self.body.keys[:end], self.body.bare[:end]
@@ -698,7 +712,7 @@ class _Work:
             request=wire, wire=wire, messages=messages, keys=keys, bare=bare, raw=None
         )
         try:
-            return _Work(body, self.asked, self.model).record
+            return _Work(body, self.asked, self.model, is_earlier=True).record
         except (BudgetExceeded, ProtectionError):
             return _Record()
 
@@ -822,6 +836,31 @@ def require_stateless(policy: object, *, where: str) -> None:
             where=where,
             hint="leave it out, or run the agent with Weft",
         )
+
+
+def without_handles(policy: Policy) -> Policy:
+    """The policy for a request that cannot have the tool `recall`: nothing becomes a handle.
+
+    All else it says holds: what is redacted, what is left out, and its budget, which has to drop
+    what it would shorten.
+    """
+    if not policy.facts.makes_handles:
+        return policy
+    limit = policy.limit
+    if limit is not None and limit.overflow == "degrade":
+        limit = msgspec.structs.replace(limit, overflow="drop")
+    stages = tuple(map(_stage_without_handles, policy.stages))
+    return replace(policy, stages=stages, limit=limit, folding=None)
+
+
+def _stage_without_handles(stage: Stage) -> Stage:
+    selector = stage.selector
+    if isinstance(selector, Auto):
+        selector = Auto(lossless=True)
+    elif isinstance(selector, When):
+        selector = msgspec.structs.replace(selector, policy=without_handles(selector.policy))
+    steps = tuple(step for step in stage.steps if not makes_handles(step))
+    return msgspec.structs.replace(stage, selector=selector, steps=steps)
 
 
 def _make_agent(system: str, tools: Sequence[ReadTool]) -> Agent:

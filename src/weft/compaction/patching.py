@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias, cast
 import msgspec
 
 from weft.compaction.reading import PartPlace, Path, ReadHistory
+from weft.content import Part
 from weft.dialects import Dialect
 from weft.dialects.base import result_text
 from weft.dialects.caching import MARKS
@@ -95,7 +96,7 @@ def compare_items(
     first = _first_message((plain, seen), ends, gone, places, history.length)
     changes = {at: listed for at, listed in earlier.changes.items() if at < first}
     drops = {at: listed for at, listed in earlier.drops.items() if at < first}
-    insertions = [one for one in earlier.insertions if one.message < first]
+    insertions, changed = _keep_insertions(earlier, seen, ends[1], first)
     before = {key: block for item in plain[ends[0] :] for key, block in places.keys(item)}
     after = {key: block for item in seen[ends[1] :] for key, block in places.keys(item)}
     stays: set[int] = set()
@@ -106,6 +107,8 @@ def compare_items(
             drops.setdefault(place.message, []).append((place.path or ())[:2])
             continue
         stays.add(place.message)
+        if not places.is_told_as_it_came(key, block):
+            continue  # what it is told in now has no place in what came
         if hides and isinstance(block, ResultBlock) and block.handle:
             block = places.read_whole(key, block)
         if place.path is not None and not _says_the_same(block, now):
@@ -123,7 +126,20 @@ def compare_items(
             waiting.append(item)
     insertions += [Insertion(history.length, one) for one in waiting]
     edit = RequestEdit(changes, drops, insertions, plain, seen)
-    return edit._replace(stable=_count_stable(edit, earlier, first, length))
+    return edit._replace(stable=_count_stable(edit, earlier, changed, length))
+
+
+def _keep_insertions(
+    earlier: RequestEdit, seen: Sequence[Item], end: int, first: int
+) -> tuple[list[Insertion], int]:
+    """The insertions whose items are still seen before `end`, and the first message that changed.
+
+    An item that stands nowhere may be gone although what follows it is as it was.
+    """
+    known = [one for one in earlier.insertions if one.message < first]
+    same = {id(item) for item in seen[:end]} if known else set[int]()
+    insertions = [one for one in known if id(one.item) in same]
+    return insertions, min([first, *(one.message for one in known if id(one.item) not in same)])
 
 
 def _first_message(
@@ -206,10 +222,20 @@ class _Places:
         """The place of a part."""
         return self._places[key[0] - 1][key[1]]
 
+    def _part(self, key: Key) -> Part:
+        content = self._events[key[0] - 1].content
+        return ((content.parts if content is not None else None) or ())[key[1]]
+
+    def is_told_as_it_came(self, key: Key, block: Block) -> bool:
+        """Whether a block is of the kind of its part: a result without its call is not."""
+        part = self._part(key)
+        if isinstance(block, TextBlock):
+            return part.function_call is None and part.function_response is None
+        return True
+
     def read_whole(self, key: Key, block: ResultBlock) -> ResultBlock:
         """A result as it came, in place of the digest that every request has of it."""
-        content = self._events[key[0] - 1].content
-        result = ((content.parts if content is not None else None) or ())[key[1]].function_response
+        result = self._part(key).function_response
         if result is None:
             return block
         return msgspec.structs.replace(block, response=result.response or {}, handle="")
@@ -282,7 +308,7 @@ class Patcher:
     def patch_message(
         self, message: Json, key: bytes, changes: Sequence[PartChange], drops: Sequence[Path]
     ) -> Json:
-        """The message with its changes and without what is dropped; None where all of it goes.
+        """The message with its changes and without the parts that are dropped.
 
         `key` are its bytes.
         """
@@ -330,8 +356,8 @@ def _keeps_media(before: Block, after: Block) -> bool:
     return len(before.media) == len(after.media)
 
 
-def _with_text(pieces: list[Json], value: str | list[Json], *, keeps_media: bool) -> list[Json]:
-    """A list of pieces that says another text: in its first text, where it has one."""
+def _with_text(pieces: list[Json], value: str | list[Json], *, keeps_media: bool) -> Json:
+    """Pieces that say another text: in their first text, or alone where there are none."""
     text = value if isinstance(value, str) else "\n\n".join(_texts(value))
     rest = [one for one in pieces if keeps_media and not _is_text(one)]
     spoken = [cast("JsonObject", one) for one in pieces if _is_text(one)]
@@ -340,8 +366,12 @@ def _with_text(pieces: list[Json], value: str | list[Json], *, keeps_media: bool
     marks: JsonObject = {key: one[key] for one in spoken for key in MARKS if key in one}
     if spoken:
         return [{**spoken[0], "text": text, **marks}, *rest]
+    if isinstance(value, str) and not rest:
+        return value
     pieces_now = [one for one in value if _is_text(one)] if isinstance(value, list) else []
-    return [*(pieces_now or [{"type": "text", "text": text}]), *rest]
+    kinds = [one.get("type") for one in pieces if isinstance(one, dict)]
+    kind = "input_text" if any(str(one).startswith("input_") for one in kinds) else "text"
+    return [*(pieces_now or [{"type": kind, "text": text}]), *rest]
 
 
 def _is_text(piece: Json) -> bool:
@@ -383,10 +413,10 @@ def _put(value: Json, path: Path, new: Json) -> Json:
 
 
 def _without(message: Json, drops: Sequence[Path]) -> Json:
-    """The message without what stands at these places; None where all of it goes."""
+    """The message without what stands at these places."""
     gone = {*drops}
-    if () in gone or not isinstance(message, dict):
-        return None
+    if not isinstance(message, dict):
+        return message
     rest: JsonObject = {}
     for key, value in message.items():
         if (key,) in gone:

@@ -482,6 +482,19 @@ class HistoryReader:
             answered,
         )
 
+    def find_answer(self, messages: Sequence[Json]) -> int:
+        """The message that the model's last answer begins with, as `ReadHistory.answered`."""
+        first = 0
+        for index in range(len(messages) - 1, -1, -1):
+            kinds = [unit.kind for unit in self._read(messages[index], index, {})]
+            if "answer" in kinds:
+                first = index
+                if "answer" not in self._joining:
+                    break
+            elif first and kinds:
+                break
+        return first
+
     def _read(self, message: Json, index: int, names: dict[str, str]) -> Iterator[_Unit]:
         """What a message says; nothing where it is the author's, or nobody knows what it is."""
         if not isinstance(message, dict):
@@ -701,6 +714,10 @@ class Histories:
         history = reader.extend(ReadHistory(), copy_bare(body, 0))
         assert history is not None  # an empty history has no last event
         return self._keep(chains, history, body)
+
+    def knows(self, chains: Sequence[bytes]) -> bool:
+        """Whether anything of a conversation was read."""
+        return any(chain in self._known for chain in reversed(chains))
 
     def _keep(
         self, chains: Sequence[bytes], history: ReadHistory, body: RequestBody

@@ -570,7 +570,7 @@ class Policy(Verbs["Policy"]):
             makes_handles=any(isinstance(one, Auto) and not one.lossless for one in selectors)
             or folding is not None
             or (self.limit is not None and self.limit.overflow == "degrade")
-            or any(_compacts(step) for step in steps)
+            or any(makes_handles(step) for step in steps)
             or any(one.makes_handles for one in inner),
             is_lossless=all(isinstance(one, Auto) and one.lossless for one in selectors),
             is_conditional=When in kinds,
@@ -670,7 +670,8 @@ def _shown_keys(selectors: Iterable[Selector]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-def _compacts(step: Reduction) -> bool:
+def makes_handles(step: Reduction) -> bool:
+    """Whether a verb replaces something by a handle that `recall` gets back."""
     return isinstance(step, Compact) or (isinstance(step, Fresh) and step.stale == "compact")
 
 

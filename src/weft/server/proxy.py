@@ -23,7 +23,12 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from weft.compaction.compact import Compacted, compact_body, require_stateless
+from weft.compaction.compact import (
+    Compacted,
+    compact_body,
+    require_stateless,
+    without_handles,
+)
 from weft.compaction.reading import RequestBody, read_body
 from weft.compaction.splicing import encode
 from weft.declare import C
@@ -328,7 +333,7 @@ class Exchanges:
             self.log.place(call, chain, body.wire, headers)
             policy = self.settings.policy_for(call.model, target.path)
             if not _takes_recall(body, form, target):
-                policy = _without_handles(policy)
+                policy = without_handles(policy)
             whole = restore_recalls(body, form, chain, self.store)
             compacted = compact_body(whole, policy, model=target.model)
             if target.counts and form.list_field == "parts":  # tools stand elsewhere there
@@ -621,7 +626,3 @@ def _option(wire: JsonObject, name: str) -> Json:
         if name in holder:
             return holder[name]
     return None
-
-
-def _without_handles(policy: Policy) -> Policy:
-    return C.auto(lossless=True) if policy.facts.makes_handles else policy

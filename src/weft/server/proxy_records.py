@@ -226,10 +226,15 @@ class CallLog:
             self.store.add_head(_key(answered), call.session, call.lane)
             self._latest[call.session, call.lane] = call.history
         self.store.add_call(billed)
-        if self._records:
-            self._record(call, request)
-        if self._show is not None:
-            self._show(self._line(call, comparison))
+        try:
+            if self._records:
+                self._record(call, request)
+        except OSError as error:
+            call.fault = call.fault or f"not recorded: {error.strerror}"
+            raise
+        finally:
+            if self._show is not None:
+                self._show(self._line(call, comparison))
 
     def _bill(self, call: ProxyCall) -> BilledCall:
         usage, written, version = None, 0, ""
@@ -300,8 +305,20 @@ class CallLog:
         self.source.add(call.session, line)
         if self._folder is not None:
             name = re.sub(r"[^\w.-]", "-", call.session)[:80] or "unread"
-            with (self._folder / f"{name}.jsonl").open("ab") as file:
-                file.write(line + b"\n")
+            _append_line(self._folder / f"{name}.jsonl", line)
+
+
+def _append_line(path: Path, line: bytes) -> None:
+    """Write a line at the end of a file, or nothing: half of one would spoil the next."""
+    with path.open("ab", buffering=0) as file:
+        end = file.tell()
+        rest = memoryview(line + b"\n")
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError:
+            file.truncate(end)
+            raise
 
 
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")

@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("langchain.agents.middleware", reason="langchain is not installed")
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import ModelRetryMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import tool
+from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -152,9 +153,76 @@ async def _agent_as_tool(added: object) -> Played:
     return script.played((await boss.ainvoke(_ask("How is north?")))["messages"][-1].content)
 
 
+async def _failing_tool(added: object) -> Played:
+    @tool
+    def open_weir(place: str) -> str:
+        """Open a weir."""
+        raise ToolException(GAUGES[place])
+
+    open_weir.handle_tool_error = True
+    both = [("open_weir", {"place": "north"}), ("read_gauges", {"place": "north"})]
+    script = Script(steps=[both, [("open_weir", {"place": "north"})], "It stays shut."])
+    middleware = [added] if added is not None else []
+    agent = create_agent(script, [read_gauges, open_weir], middleware=middleware)
+    result = await agent.ainvoke(_ask("Open it."))
+    return script.played(result["messages"][-1].content)
+
+
+async def _history(added: object) -> Played:
+    """Several runs of one agent, each with the messages of the one before it."""
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(steps=[call, "Fine.", call, "As I said.", call, "Still."])
+    agent, messages, answers = _agent(script, added), list[Any](), list[str]()
+    for words in ("Look north.", "And now?", "And now?"):
+        messages = (await agent.ainvoke({"messages": [*messages, HumanMessage(words)]}))["messages"]
+        answers.append(messages[-1].content)
+    assert sum("gauge 399" in str(one.content) for one in messages) == 3
+    return script.played(*answers)
+
+
+async def _retried(added: object) -> Played:
+    """A model that fails once, and middleware of the host's own that asks again."""
+
+    def fail(messages: object) -> object:
+        raise ConnectionError("slow down")
+
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(steps=[call, fail, call, fail, "At last."])
+    retry = ModelRetryMiddleware(max_retries=2, initial_delay=0.0, jitter=False)
+    middleware = [retry, *([added] if added is not None else [])]
+    agent = create_agent(script, [read_gauges], middleware=middleware)
+    result = await agent.ainvoke(_ask("Look north."))
+    return script.played(result["messages"][-1].content)
+
+
+async def _moved_on(added: object) -> Played:
+    """An agent in a graph, and another one that goes on with its messages."""
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(steps=[call, "Your turn.", call, "All is well."])
+    graph = StateGraph(MessagesState)
+    for name in ("first", "second"):
+        graph.add_node(name, _agent(script, added))
+    graph.add_edge(START, "first")
+    graph.add_edge("first", "second")
+    result = await graph.compile().ainvoke(_ask("Look north, both."))
+    return script.played(result["messages"][-1].content)
+
+
+async def _several_threads(added: object) -> Played:
+    """Two conversations of one agent, turn by turn."""
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(steps=[call, "Fine.", "Hello.", call, call, "Again."])
+    agent, answers = _agent(script, added, checkpointer=InMemorySaver()), list[str]()
+    for thread, words in (("1", "Look north."), ("2", "Hello?"), ("1", "Look twice.")):
+        named: Any = {"configurable": {"thread_id": thread}}
+        answers.append((await agent.ainvoke(_ask(words), named))["messages"][-1].content)
+    return script.played(*answers)
+
+
 PROGRAMS = [
     *(_question, _tool_loop, _parallel_calls, _structured_output, _thread),
-    *(_streamed, _agent_as_tool),
+    *(_streamed, _agent_as_tool, _failing_tool, _history, _retried),
+    *(_moved_on, _several_threads),
 ]
 
 

@@ -10,7 +10,18 @@ import pytest
 
 pytest.importorskip("agents", reason="openai-agents is not installed")
 
-from agents import Agent, ModelSettings, RunConfig, Runner, SQLiteSession, function_tool
+from agents import (
+    Agent,
+    GuardrailFunctionOutput,
+    ModelSettings,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+    function_tool,
+    handoff,
+    input_guardrail,
+)
+from agents.extensions import handoff_filters
 from agents.items import ModelResponse
 from agents.models.interface import Model
 from agents.usage import Usage
@@ -162,9 +173,75 @@ async def _handoff(added: object) -> Played:
     return script.played(result.final_output)
 
 
+async def _agent_as_tool(added: object) -> Played:
+    script = Script(*[[("read_gauges", {"place": "north"})]] * 2, "All is well.")
+    watch = _agent(script).as_tool("watch", "Have somebody look.", run_config=_config(added))
+    boss = Agent(name="boss", model=Script([("watch", {"input": "Look."})], "Good."), tools=[watch])
+    result = await Runner.run(boss, "How is north?", run_config=_config(added))
+    return script.played(result.final_output)
+
+
+async def _failing_tool(added: object) -> Played:
+    @function_tool
+    def open_weir(place: str) -> str:
+        """Open a weir."""
+        raise ValueError(GAUGES[place])
+
+    script = Script(
+        [("open_weir", {"place": "north"}), ("read_gauges", {"place": "north"})],
+        [("open_weir", {"place": "north"})],
+        "It stays shut.",
+    )
+    agent = _agent(script, open_weir)
+    result = await Runner.run(agent, "Open it.", run_config=_config(added))
+    return script.played(result.final_output)
+
+
+async def _filtered_handoff(added: object) -> Played:
+    """The next agent sees no calls, and hands back."""
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(call, [("transfer_to_second", {})], call, call, "All is well.")
+    second = Agent(name="second", model=script, tools=[read_gauges])
+    to_second = handoff(second, input_filter=handoff_filters.remove_all_tools)
+    result = await Runner.run(
+        _agent(script, handoffs=[to_second]), "Look north, both.", run_config=_config(added)
+    )
+    return script.played(result.final_output)
+
+
+async def _input_list(added: object) -> Played:
+    """Several runs of one agent, each with what the one before it said."""
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(call, "Fine.", call, "As I said.", call, "Still.")
+    agent, items, answers = _agent(script), list[Any](), list[str]()
+    for words in ("Look north.", "And now?", "And now?"):
+        items.append({"role": "user", "content": words})
+        result = await Runner.run(agent, items, run_config=_config(added))
+        answers.append(result.final_output)
+        items = result.to_input_list()
+    return script.played(*answers)
+
+
+async def _guarded(added: object) -> Played:
+    """Guardrails before and after, and several conversations of one agent."""
+
+    @input_guardrail
+    async def asks(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(call, "Fine.", call, call, "Fine again.")
+    agent, answers = _agent(script, input_guardrails=[asks]), list[str]()
+    for words in ("Look north.", "Look twice."):
+        result = await Runner.run(agent, words, run_config=_config(added))
+        answers.append(result.final_output)
+    return script.played(*answers)
+
+
 PROGRAMS = [
     *(_question, _tool_loop, _parallel_calls, _structured_output, _session),
-    *(_streamed, _handoff),
+    *(_streamed, _handoff, _agent_as_tool, _failing_tool, _filtered_handoff),
+    *(_input_list, _guarded),
 ]
 
 

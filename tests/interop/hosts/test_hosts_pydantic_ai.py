@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pydantic_ai.capabilities", reason="pydantic-ai is not installed")
 
 from pydantic import BaseModel
-from pydantic_ai import Agent, ModelMessagesTypeAdapter, capture_run_messages
+from pydantic_ai import Agent, ModelMessagesTypeAdapter, ModelRetry, capture_run_messages
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.usage import UsageLimits
@@ -141,9 +141,76 @@ async def _agent_as_tool(added: object) -> Played:
     return script.played((await boss.run("Have somebody look.")).output)
 
 
+async def _retried_tool(added: object) -> Played:
+    """A tool that asks the model to call it again."""
+    call = [("open_weir", {"place": "north"})]
+    script = Script([("read_gauges", {"place": "north"}), *call], call, "It is open.")
+    agent, tries = _agent(script, added, retries=2), list[str]()
+
+    @agent.tool_plain
+    def open_weir(place: str) -> str:
+        """Open a weir."""
+        tries.append(place)
+        if len(tries) < 2:
+            raise ModelRetry(GAUGES[place])
+        return "open"
+
+    return script.played((await agent.run("Open it.")).output)
+
+
+async def _checked_output(added: object) -> Played:
+    """An answer that is refused once."""
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(call, "Perhaps.", call, "It is well.")
+    agent = _agent(script, added, retries=2)
+
+    @agent.output_validator
+    def check(said: str) -> str:
+        if "well" not in said:
+            raise ModelRetry("Say whether it is well.")
+        return said
+
+    return script.played((await agent.run("Look north.")).output)
+
+
+async def _step_by_step(added: object) -> Played:
+    """A run whose nodes the program walks itself."""
+    script = Script(*([("read_gauges", {"place": place})] for place in ROUND), "Read them all.")
+    async with _agent(script, added).iter("Read all places.") as run:
+        nodes = [type(node).__name__ async for node in run]
+    assert nodes.count("CallToolsNode") == len(ROUND) + 1
+    assert run.result is not None
+    return script.played(run.result.output)
+
+
+async def _several_turns(added: object) -> Played:
+    """Several runs of one agent, each with all messages before it, and one without."""
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(call, "Fine.", call, call, "As I said.", "Hello.")
+    agent = _agent(script, added)
+    first = await agent.run("Look north.")
+    second = await agent.run("Look twice.", message_history=first.all_messages())
+    third = await agent.run("Hello?")
+    return script.played(first.output, second.output, third.output)
+
+
+async def _handed_over(added: object) -> Played:
+    """The messages of one agent go to another one, with an answer of its own form."""
+    call = [("read_gauges", {"place": "north"})]
+    script = Script(
+        call, "Your turn.", call, [("final_result", {"place": "north", "pressure": 37})]
+    )
+    first = await _agent(script, added).run("Look north.")
+    second = await _agent(script, added, output_type=Reading).run(
+        "And you?", message_history=first.all_messages()
+    )
+    return script.played(first.output, repr(second.output))
+
+
 PROGRAMS = [
     *(_question, _tool_loop, _parallel_calls, _structured_output, _history),
-    *(_streamed, _agent_as_tool),
+    *(_streamed, _agent_as_tool, _retried_tool, _checked_output, _step_by_step),
+    *(_several_turns, _handed_over),
 ]
 
 
