@@ -15,15 +15,16 @@ import msgspec
 
 from weft.compiler.caching import Prediction, predict
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import Load
+from weft.compiler.costs import READ, WRITE, Load, price_of
 from weft.compiler.incremental import Woven
 from weft.compiler.parts import blocks_of
-from weft.compiler.plan import NamedModel, plan_for
+from weft.compiler.plan import NamedModel, Plan, plan_for
 from weft.compiler.receipt import billed_load
 from weft.content import Content
 from weft.declare import Agent, RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import CHAT, DIALECTS, Entry, Lowered, dialect_named, facts_for
+from weft.dialects.facts import Cache
 from weft.errors import UsageError
 from weft.ir import Block, Feature, Item, ItemKind, Prompt, TextBlock, ToolDecl
 from weft.recordings import ExchangeRecord, RecordedBlock, Recording, exchanges_of
@@ -34,6 +35,23 @@ from weft.replay.steps import AnsweredStep, Speaker, speaker_of
 from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
+
+_ASSUMED = Cache(write=WRITE, read=READ)
+"""How a provider is taken to reuse requests of which nobody knows price and cache."""
+
+
+def is_priced(model: str) -> bool:
+    """Whether anybody knows what a model's tokens cost, or how its provider reuses them."""
+    return price_of(model) is not None or facts_for(model).cache != Cache()
+
+
+def measure_by_yardstick(plan: Plan, model: str) -> Plan:
+    """The plan; of a model that nobody knows, its requests are taken to be reused as usual."""
+    if is_priced(model):
+        return plan
+    facts = plan.target.facts._replace(cache=_ASSUMED)
+    target = msgspec.structs.replace(plan.target, facts=facts)
+    return msgspec.structs.replace(plan, target=target)
 
 
 class RecordedRequest(Compilation):
@@ -130,6 +148,11 @@ def _has_place(turn: Json, place: str) -> bool:
         else:
             return False
     return True
+
+
+def has_requests(recording: Recording) -> bool:
+    """Whether a recording says what was sent: sessions of ours and google-adk's hold events."""
+    return recording.format not in ("weft", "adk")
 
 
 class RecordedCalls:
@@ -297,7 +320,7 @@ class _Prompts:
         self._recording = recording
         self._keeps = _keeps_requests(recording)
         self._fits: dict[int, tuple[Entry, Entry]] = {}
-        self._agents: dict[tuple[str, str, str], Agent] = {}
+        self._plans: dict[tuple[str, str, str], tuple[RunConfig, Plan]] = {}
         self._head: tuple[str, JsonObject, list[Json], Prompt] | None = None
         self._turns: list[Json] = []
         self._items: Strand[Item] = Strand()
@@ -321,11 +344,7 @@ class _Prompts:
         author = self._recording.session.events[place].author
         if prompt.agent != author:
             prompt = msgspec.structs.replace(prompt, agent=author)
-        agent = self._agents.get((name, dialect, author))
-        if agent is None:
-            agent = self._agents[name, dialect, author] = Agent(author, identity=False)
-        config = RunConfig(model=NamedModel(name or "unknown", dialect), strict=False)
-        plan = plan_for(agent, None, config)
+        config, plan = self._plan(name, dialect, author)
         woven = Woven(
             items=prompt.items,
             notes=(),
@@ -341,6 +360,16 @@ class _Prompts:
             marked = msgspec.structs.replace(prompt, cache=lifetime or "on")
             request.marked = Compilation(marked, plan, config, woven, (), {}, lambda: None)
         return request
+
+    def _plan(self, name: str, dialect: str, author: str) -> tuple[RunConfig, Plan]:
+        """What is known of an agent's requests to a model."""
+        known = self._plans.get((name, dialect, author))
+        if known is None:
+            config = RunConfig(model=NamedModel(name or "unknown", dialect), strict=False)
+            plan = plan_for(Agent(author, identity=False), None, config)
+            known = config, measure_by_yardstick(plan, name)
+            self._plans[name, dialect, author] = known
+        return known
 
     # Requests that were recorded
 

@@ -15,12 +15,12 @@ from weft.declare.template import write_literally
 from weft.declare.tool import Tool
 from weft.dialects import dialect_named
 from weft.dialects.wire import ReadTool
-from weft.inspector.recorded import RecordedCalls
 from weft.ir import Feature, Prompt, ToolDecl
 from weft.ir.prompt import is_declared_for_calls
 from weft.recordings import ExchangeRecord, RecordedBlock
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, declared_tools
+from weft.replay.recorded import RecordedCalls, measure_by_yardstick
 from weft.replay.steps import StepWalk, compile_before
 from weft.session import Event, Session
 from weft.session.provenance import Provenance
@@ -61,6 +61,7 @@ class OverlayWalk(StepWalk):
         named = self._model or NamedModel(prompt.model or "unknown", recorded.dialect)
         config = msgspec.structs.replace(self._settings, model=named, strict=False)
         request = compile_before(event, agent, log, config=config)
+        request.plan = measure_by_yardstick(request.plan, request.prompt.model)
         if request.dialect == recorded.dialect:
             request.prompt = _with_head(request.prompt, recorded.priced.prompt, agent)
         return request
