@@ -27,7 +27,14 @@ from weft.diagnostics import Origin
 from weft.dialects import Entry
 from weft.dialects.track import Track
 from weft.errors import UsageError
-from weft.inspector.words import CallTiming, MaskedTexts, find_timings, label_calls
+from weft.inspector.words import (
+    FIRST,
+    CallTiming,
+    MaskedTexts,
+    find_timings,
+    label_calls,
+    title_of,
+)
 from weft.ir import Item, ResultBlock
 from weft.passes.summaries import name_of_model
 from weft.recordings import ExchangeRecord, Recording
@@ -232,6 +239,8 @@ class Inspection:
         """The calls as they were, where this is another program's recording."""
         self.overlaid: tuple[RecordedCalls, str] | None = None
         """The calls that this compiles otherwise, and another model to ask, if one is named."""
+        self.forced: frozenset[str] = frozenset()
+        """Events of these calls that stand in each request after them, also where none had them."""
         self.bill: Receipt | None = None
         """The receipt of who sent the requests, where that is not who recorded them."""
 
@@ -251,6 +260,14 @@ class Inspection:
         parts = {"instructions": any(recording.instructions.values()), "tools": recording.declared}
         inspection.unrecorded = tuple(name for name, part in parts.items() if not part)
         return inspection
+
+    def with_forced(self, session: Session, root: Node, events: Iterable[str]) -> "Inspection":
+        """The session with some events marked, and a program that keeps these in view."""
+        forced = self.anew(session, root=root)
+        if self.recorded is not None:
+            forced.overlaid = (self.recorded.said_in(session), "")
+            forced.forced = frozenset(events)
+        return forced
 
     def anew(
         self, session: Session, *, root: Node | None = None, config: RunConfig | None = None
@@ -312,7 +329,9 @@ class Inspection:
     def _new_walk(self) -> StepWalk:
         if self.overlaid is not None:
             recorded, model = self.overlaid
-            return OverlayWalk(self.root, recorded, config=self.config, model=model)
+            return OverlayWalk(
+                self.root, recorded, config=self.config, model=model, added=self.forced
+            )
         return StepWalk(
             self.root,
             self.session,
@@ -487,8 +506,9 @@ class Inspection:
     def film(self) -> JsonObject:
         """One frame for each step, lanes for branches, and what all of it cost."""
         tokens, show = SourceTokens(), MaskedTexts(self.mask)
+        title = show.text(title_of(self.session), FIRST)
         return {
-            "session": show.fields(self.summary()),
+            "session": {**show.fields(self.summary()), "first": title},
             "notice": " ".join(filter(None, (self.notice, self.usage_warning))),
             "hidden": list[Json](self.rules.words),
             "frames": [_frame(step, tokens, show, self.timings) for step in self.steps],

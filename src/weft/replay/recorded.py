@@ -5,6 +5,7 @@ those of the file. A transcript holds no bodies: its requests are the messages b
 in the words of the file, with the tools it names and no others.
 """
 
+import copy
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -32,7 +33,7 @@ from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, with_events
 from weft.recordings.requests import RequestReader, read_request
 from weft.replay.steps import AnsweredStep, Speaker, speaker_of
-from weft.session import Event
+from weft.session import Event, Session
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
@@ -166,6 +167,12 @@ class RecordedCalls:
         )
         answered = {exchange.event for exchange in self.exchanges}
         self.answers = frozenset(answered)
+
+    def said_in(self, session: Session) -> "RecordedCalls":
+        """The same calls, of a log whose events carry other notes."""
+        other = copy.copy(self)
+        other.recording = self.recording._replace(session=session)
+        return other
 
     def _log(self, recording: Recording) -> list[Event]:
         """The events of the session, and one for each call that was not answered."""
