@@ -308,3 +308,55 @@ def test_a_part_that_only_the_provider_reads_is_named_where_a_policy_cannot_keep
     assert questions.what_if(inspection, 1, Variant())["remark"] == ""
     remark = questions.what_if(inspection, 1, PLAIN)["remark"]
     assert remark.startswith("1 part of the request that was sent can only be read by its provider")
+
+
+def log_of_calls(most: int) -> Inspection:
+    """Six calls whose program sends the newest messages only."""
+    talk: list[dict[str, str]] = []
+    rows: list[str] = []
+    for number in range(6):
+        talk.append({"role": "user", "content": f"Question {number}?"})
+        answer = {"role": "assistant", "content": f"Answer {number}."}
+        request = {
+            "model": "gpt-4o",
+            "temperature": 0.3,
+            "messages": [{"role": "system", "content": "Be brief."}, *talk[-most:]],
+            "tools": [{"type": "web_search"}],
+        }
+        response = {"choices": [{"message": answer, "finish_reason": "stop"}]}
+        time = 1_780_000_000 + number
+        rows.append(json.dumps({"request": request, "response": response, "timestamp": time}))
+        talk.append(answer)
+    (recording,) = read_recordings("\n".join(rows).encode(), name="log.jsonl")
+    return Inspection.of_recording(recording)
+
+
+@pytest.mark.parametrize("most", [5, 100])
+def test_what_is_forced_in_joins_what_was_recorded(most: int) -> None:
+    inspection = log_of_calls(most)
+    first = inspection.session.events[0]
+    sent = inspection.request(6).wire
+    forced = questions.force_in(inspection, 6, [first.id])
+    wire = json.loads(forced["view"]["text"])
+    words = {"role": "user", "content": "Question 0?"}
+    system, *messages = sent["messages"]
+    assert wire["messages"] == [system, words, *(one for one in messages if one != words)]
+    assert {**wire, "messages": None} == {**sent, "messages": None}
+    assert forced["tokens_now"] == inspection.request(6).tokens
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        (["Mend the parser."], "Mend the parser."),
+        (["<environment_context>\n<cwd>/a</cwd>\n</environment_context>", "Mend it."], "Mend it."),
+        (["# AGENTS.md instructions for /a\n\n<INSTRUCTIONS>x</INSTRUCTIONS>", "Do."], "Do."),
+        (["<current_datetime>2026</current_datetime>\n\nMend it."], "Mend it."),
+        (["<pr_description>all</pr_description>"], "<pr_description>all</pr_description>"),
+    ],
+)  # fmt: skip
+def test_a_session_is_called_after_what_a_person_said_first(said: list[str], title: str) -> None:
+    messages = [{"role": "user", "content": text} for text in said]
+    messages.append({"role": "assistant", "content": "Yes."})
+    (recording,) = read_recordings(json.dumps(messages).encode(), name="chat.json")
+    assert Inspection.of_recording(recording).film()["session"]["first"] == title

@@ -413,6 +413,45 @@ def mini_swe(talk: list[Said]) -> JsonObject:
     return {"trajectory_format": "mini-swe-agent-2", "info": {}, "messages": [*map(chat, talk)]}
 
 
+def chatgpt(talk: list[Said]) -> JsonObject:
+    nodes: JsonObject = {"root": {"id": "root", "message": None, "parent": None}}
+    last = "root"
+    for at, one in enumerate(talk):
+        role = {"user": "user", "result": "tool"}.get(one.who, "assistant")
+        content: JsonObject = {"content_type": "text", "parts": [one.text]}
+        if one.who == "call":
+            content = {"content_type": "code", "text": json.dumps({"q": one.text})}
+        name = "look" if one.who == "result" else None
+        message: JsonObject = {
+            "id": one.id if one.who == "call" else f"m{at}",
+            "author": {"role": role, "name": name, "metadata": {}},
+            "content": content,
+            "recipient": "look" if one.who == "call" else "all",
+            "metadata": {"model_slug": MODEL},
+        }
+        nodes[f"n{at}"] = {"id": f"n{at}", "message": message, "parent": last}
+        last = f"n{at}"
+    return {"title": "t", "mapping": nodes, "current_node": last}
+
+
+def sharegpt(talk: list[Said]) -> JsonObject:
+    turns: list[Json] = []
+    for one in talk:
+        who, text = {"user": "human", "result": "tool"}.get(one.who, "gpt"), one.text
+        if one.who == "call":
+            called = {"name": "look", "arguments": {"q": one.text}, "id": one.id}
+            text = f"<tool_call>\n{json.dumps(called)}\n</tool_call>"
+        elif one.who == "result":
+            text = f"<tool_response>\n{one.text}\n</tool_response>"
+        turns.append({"from": who, "value": text})
+    return {"conversations": turns}
+
+
+def kimi(talk: list[Said]) -> list[Json]:
+    head: JsonObject = {"role": "_checkpoint", "id": 0}
+    return [head, *map(chat, talk), {"role": "_usage", "token_count": 9}]
+
+
 MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "agent-framework": agent_framework,
     "ai-sdk": ai_sdk,
@@ -420,6 +459,7 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "autogen": autogen,
     "braintrust": braintrust,
     "chat run": chat_run,
+    "chatgpt": chatgpt,
     "cline": cline,
     "copilot-cli": copilot,
     "cursor": cursor,
@@ -430,6 +470,7 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "goose": goose,
     "helicone": helicone,
     "inspect-ai": inspect_ai,
+    "kimi-cli": kimi,
     "langgraph": langgraph,
     "langsmith": langsmith,
     "langsmith batch": langsmith_batch,
@@ -443,6 +484,7 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "pi": pi,
     "qwen-code": qwen,
     "roo": roo,
+    "sharegpt": sharegpt,
     "swe-agent": swe_agent,
     "weave": weave,
 }

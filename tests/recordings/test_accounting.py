@@ -187,7 +187,7 @@ def test_every_shape_is_read_whole(shape: str) -> None:
 
 
 WITHOUT_SHAPE = {
-    "adk", "claude-code", "codex", "plain", "pydantic-ai", "weft",
+    "adk", "aider", "claude-code", "codex", "plain", "pydantic-ai", "weft",
 }  # fmt: skip
 """Formats whose samples are all that is tried of them."""
 

@@ -264,7 +264,7 @@ def test_requests_that_do_not_go_on_with_each_other_stay_whole(tmp_path: Path) -
         for _ in range(4):
             recorder.ask(0, "call")
         (tmp_path / f"{number}.json").write_text(json.dumps(recorder.lines[-1]))
-    assert requests([*read_files(files_in([tmp_path]))]) == 10
+    assert requests([*read_files(files_in([tmp_path]))]) == 2
 
 
 def test_what_was_counted_stays_with_each_answer() -> None:

@@ -189,3 +189,26 @@ def test_however_a_file_is_written_the_same_is_read(spelling: str, tmp_path: Pat
         read = [*read_file(other)]
         assert sum_parts(read) == sum_parts(expected), path.name
         assert len(read) == len(expected), path.name
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [(b"\x28\xb5\x2f\xfd\x04", "zstd"), (b"\x04\x22\x4d\x18", "lz4"), (b"Rar!\x1a", "RAR")],
+)
+def test_a_form_that_is_not_unpacked_here_says_what_to_type(
+    start: bytes, name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "chat.json.zst"
+    path.write_bytes(start + b"anything")
+    with pytest.raises(SessionError, match=f"packed with {name}") as error:
+        [*read_file(path)]
+    assert "FILE" in (error.value.hint or "")
+
+
+def test_zeros_at_the_end_of_a_file_say_nothing(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}]
+    whole = json.dumps({"messages": chat})
+    for name, data in (("a.json", whole), ("b.jsonl", f"{whole}\n{whole}\n")):
+        path = tmp_path / name
+        path.write_bytes(data.encode() + b"\0" * 64)
+        assert [len(one.session.events) for one in read_file(path)] == [2] * len(data.splitlines())

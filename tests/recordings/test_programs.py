@@ -306,3 +306,26 @@ def test_a_run_of_agno_is_a_run_and_not_a_request() -> None:
     assert outline(recording) == TALK
     assert [call.options for call in exchanges_of(recording)] == [{}, {}]
     assert count(recording) == [(60, 6, None), (60, 6, None)]
+
+
+def test_each_agent_of_a_team_has_a_lane_of_its_own() -> None:
+    called = {"id": "c1", "name": "look", "arguments": '{"q": "box"}'}
+    came = {"call_id": "c1", "name": "look", "content": "a cat", "is_error": False}
+    messages = [
+        {"type": "TextMessage", "source": "user", "content": "What is in it?"},
+        {"type": "ToolCallRequestEvent", "source": "finder", "content": [called]},
+        {"type": "ToolCallExecutionEvent", "source": "finder", "content": [came]},
+        {"type": "TextMessage", "source": "finder", "content": "A cat."},
+        {"type": "TextMessage", "source": "writer", "content": "There is a cat in it."},
+    ]
+    value = json.dumps({"messages": messages, "stop_reason": None})
+    (recording,) = read_recordings(value.encode(), name="team.json")
+    authors = [event.author for event in recording.session.events]
+    assert authors == ["user", "finder", "finder", "finder", "writer"]
+    inspection = Inspection.of_recording(recording)
+    assert [frame["agent"] for frame in inspection.film()["frames"]] == [
+        "finder", "finder", "writer",
+    ]  # fmt: skip
+    alone = json.dumps({"messages": messages[:-1], "stop_reason": None})
+    (recording,) = read_recordings(alone.encode(), name="alone.json")
+    assert {event.author for event in recording.session.events} == {"user", "agent"}

@@ -96,8 +96,9 @@ EXPECTED = [
 
 
 WITHOUT_REQUEST = {
-    "plain", "weft", "openai-agents", "copilot-cli", "cursor", "droid", "pi", "qwen-code",
-    "autogen", "agent-framework", *(one.name for one in DOCUMENTS), *(one.name for one in FLAVOURS),
+    "plain", "weft", "openai-agents", "copilot-cli", "cursor", "droid", "kimi-cli", "pi",
+    "qwen-code", "autogen", "agent-framework", *(one.name for one in DOCUMENTS),
+    *(one.name for one in FLAVOURS),
 }  # fmt: skip
 """Formats of no provider's request, which `shapes.py` has; the items of openai-agents are those of
 openai-responses."""

@@ -6,6 +6,7 @@ import urllib.parse
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +80,23 @@ def watched(browser: Any, *, forgiven: tuple[str, ...] = (), **options: object) 
     assert outside == []
     assert title == "Weft inspector", "a planted script ran"
     assert planted == 0, "a planted tag is an element"
+
+
+AXE = Path(__file__).parents[2] / ".venv-clients" / "node_modules" / "axe-core" / "axe.min.js"
+"""Where `make test` puts what looks whether everybody can use a page."""
+
+
+def find_serious(page: Any) -> list[str]:
+    """What axe finds that matters; nothing where it is not installed."""
+    if not AXE.exists():
+        return []
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text("utf-8"))
+    return page.evaluate(
+        "async () => (await axe.run(document, { resultTypes: ['violations'] })).violations"
+        ".filter((one) => ['serious', 'critical'].includes(one.impact))"
+        ".map((one) => `${one.id}: ${one.nodes[0].html.slice(0, 120)}`)"
+    )
 
 
 @contextmanager

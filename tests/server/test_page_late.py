@@ -159,7 +159,7 @@ def test_a_session_that_begins_late_does_not_take_the_page_away(page: Any) -> No
     with page.expect_response("**/api/apps/*/sessions"):
         on_its_way.continue_()
     settle(page)
-    assert page.text_content("h1") == "s"
+    assert page.text_content("header code.id") == "s"
 
 
 def test_a_fork_that_is_made_late_leaves_the_next_dialog_alone(page: Any) -> None:

@@ -9,13 +9,12 @@ import itertools
 import struct
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.inspector.sessions import book_hotel, find_flights
-from tests.server.browser import done, needs_browser, open_session, opened, settle
+from tests.server.browser import done, find_serious, needs_browser, open_session, opened, settle
 from tests.server.live import Live, serving
 from weft import Agent, Runner
 from weft.content import Blob, Content, Part
@@ -23,8 +22,6 @@ from weft.server import app
 from weft.testing import ScriptedModel, call, usage
 
 pytestmark = needs_browser
-
-AXE = Path(__file__).parents[2] / ".venv-clients" / "node_modules" / "axe-core" / "axe.min.js"
 
 MARKDOWN = (
     "## Flights\n\n- take **SK401**\n- gate `B`\n\n| flight | price |\n|---|---|\n| SK401 | 95 |\n"
@@ -92,19 +89,6 @@ def live() -> Iterator[Live]:
         yield server
 
 
-def _serious(page: Any) -> list[str]:
-    """What axe finds that matters; nothing where it is not installed."""
-    if not AXE.exists():
-        return []
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(AXE.read_text("utf-8"))
-    return page.evaluate(
-        "async () => (await axe.run(document, { resultTypes: ['violations'] })).violations"
-        ".filter((one) => ['serious', 'critical'].includes(one.impact))"
-        ".map((one) => `${one.id}: ${one.nodes[0].html.slice(0, 120)}`)"
-    )
-
-
 VIEWS = (
     ("left", "left-out"), ("cache", "cache"), ("whatif", "whatif"), ("bisect", "bisect"),
     ("weight", "weight"), ("graph", "graph"), ("trust", "trust"), ("events", "events"),
@@ -122,7 +106,7 @@ def test_every_question_is_answered_by_clicks(browser: Any, live: Live) -> None:
         page.wait_for_selector("text='2 sessions'")
         page.select_option("[aria-label=agent]", "writer")
         page.wait_for_selector("text='1 session'")
-        assert _serious(page) == []
+        assert find_serious(page) == []
         # who made which call: a lane for each agent, by call or by time
         page.click("tr.pick >> text=f")
         page.wait_for_selector(".film text:has-text('finder')")
@@ -180,7 +164,7 @@ def test_every_question_is_answered_by_clicks(browser: Any, live: Live) -> None:
                 page.wait_for_selector(f"[data-testid={name}]")
                 settle(page)
                 if width == 390 or view in ("request", "compare"):
-                    assert _serious(page) == [], f"{view} at {width}"
+                    assert find_serious(page) == [], f"{view} at {width}"
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, view
         # on a phone the strip is folded away
         assert page.locator(".film").count() == 0

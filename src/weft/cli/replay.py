@@ -19,7 +19,6 @@ from weft.cli.inputs import (
 from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json, show_progress
-from weft.compiler.costs import price_of
 from weft.declare import Agent, C, Policy
 from weft.declare.words import policy_from
 from weft.diagnostics import safe
@@ -48,7 +47,8 @@ from weft.replay.page import (
     size_lines,
     ways_to_get,
 )
-from weft.replay.replay import Trial, replay, speakers, total, uses_of
+from weft.replay.recorded import has_requests
+from weft.replay.replay import Trial, priced_model, replay, speakers, total, uses_of
 from weft.replay.rivals import RIVALS, replay_rival
 from weft.replay.steps import homes_of
 from weft.session.store import attach
@@ -159,21 +159,21 @@ def replay_recordings(
     if not any(speakers(one) for one in recordings):
         where = options.store or _source_title(options.files or [])
         raise SessionError("no model answers in it", where=where, hint="nothing to do")
-    trials: dict[str | None, list[list[Trial]]] = {}
-    foreseen: dict[str | None, list[list[Trial]]] = {}
+    trials: dict[str, list[list[Trial]]] = {}
+    foreseen: dict[str, list[list[Trial]]] = {}
     sessions: list[SessionTrials] = []
     with show_progress("replaying", len(recordings)) as tell:
         for done, recording in enumerate(recordings, 1):
-            models = [*(options.models or ())] or [_find_priced_model(recording)]
-            for model in models:
-                tried = _one(recording, [policy for _, policy in policies], model, agents, options)
+            for asked in [*(options.models or ())] or [_asked_of(recording, agents)]:
+                tried = _one(recording, [policy for _, policy in policies], asked, agents, options)
+                model = tried[0].model
                 rows = trials.setdefault(model, [[] for _ in tried])
                 for row, trial in zip(rows, tried, strict=True):
                     row.append(trial)
                 sessions.append(SessionTrials(recording.id, recording.source, tuple(tried)))
                 if options.frontier is not None:
                     foreseen.setdefault(model, []).append(
-                        _replay_with_foresight(recording, model, agents, options)
+                        _replay_with_foresight(recording, asked, agents, options)
                     )
             tell(done, "")
     drawn: list[Trial] = []
@@ -183,10 +183,10 @@ def replay_recordings(
     return [total(each) for rows in trials.values() for each in rows], sessions, drawn
 
 
-def _find_priced_model(recording: Recording) -> str | None:
-    """The model that a recording names, if anybody knows what it costs."""
-    model = recording.asked_model
-    return model if model and price_of(model) is not None else None
+def _asked_of(recording: Recording, agents: dict[str, Agent] | None) -> str | None:
+    """The model to ask where none is named; of a recording with requests, each names its own."""
+    is_overlaid = agents is None and has_requests(recording)
+    return None if is_overlaid else priced_model(recording)
 
 
 def _one(

@@ -15,9 +15,9 @@ from weft.compiler.prefix import SourceMap
 from weft.compiler.report import block_text
 from weft.dialects import facts_for
 from weft.inspector.inspection import Inspection, SourceTokens, Variant
-from weft.inspector.recorded import RecordedCalls
 from weft.inspector.request import RequestView
 from weft.ir import Item
+from weft.replay.recorded import RecordedCalls
 from weft.replay.steps import AnsweredStep, Speaker, speaker_of
 from weft.values import Json, JsonObject
 

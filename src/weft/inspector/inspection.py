@@ -14,26 +14,34 @@ from threading import RLock
 from typing import NamedTuple
 
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import Cost, Load, cost_of, rates_for, read_again
+from weft.compiler.costs import Cost, cost_of, rates_for, read_again
 from weft.compiler.explain import source_of
 from weft.compiler.mask import Mask, MaskRules, rules_of
 from weft.compiler.prefix import TurnSegments
+from weft.compiler.receipt import billed_load
 from weft.compiler.tools import declared_policy
-from weft.declare import Agent, C, Node, Policy, RunConfig, Sequence
+from weft.declare import Agent, C, Node, Policy, RunConfig
 from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.diagnostics import Origin
 from weft.dialects import Entry
 from weft.dialects.track import Track
 from weft.errors import UsageError
-from weft.inspector.overlay import OverlayWalk
-from weft.inspector.recorded import RecordedCalls, find_usage_difference
-from weft.inspector.words import CallTiming, MaskedTexts, find_timings, label_calls
+from weft.inspector.words import (
+    FIRST,
+    CallTiming,
+    MaskedTexts,
+    find_timings,
+    label_calls,
+    title_of,
+)
 from weft.ir import Item, ResultBlock
 from weft.passes.summaries import name_of_model
 from weft.recordings import ExchangeRecord, Recording
+from weft.replay.overlay import OverlayWalk
 from weft.replay.receipt import Receipt, receipt_of
-from weft.replay.replay import recorded_agents
+from weft.replay.recorded import RecordedCalls, find_usage_difference, has_requests
+from weft.replay.replay import program_of
 from weft.replay.steps import (
     AnsweredStep,
     StepWalk,
@@ -130,17 +138,15 @@ class SessionSpending(NamedTuple):
             if is_answer(event) and (recorded is None or event.id in recorded)
         ]
         for event in answers:
-            usage, notes = event.usage, event.provenance
-            if usage is None or usage.prompt_token_count is None:
+            notes = event.provenance
+            billed = billed_load(event.usage, notes.cache_write or 0)
+            if billed is None:
                 uncounted += 1  # an answer that was broken off, for example
                 continue
-            prompt, read = usage.prompt_token_count, usage.cached_content_token_count or 0
-            written = min(notes.cache_write or 0, max(0, prompt - read))
-            answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
             asked = notes.model or event.model_version or model
-            rates = rates_for(asked, tokens=prompt, lifetime=notes.cache_lifetime or "")
-            tokens, cached, money = tokens + prompt, cached + read, money and rates.money
-            cost += rates.cost(Load(read, written, max(0, prompt - read - written), answer))
+            rates = rates_for(asked, tokens=billed.total, lifetime=notes.cache_lifetime or "")
+            tokens, cached = tokens + billed.total, cached + billed.cached
+            cost, money = cost + rates.cost(billed), money and rates.money
         if 2 * uncounted >= len(answers):
             return None
         return cls(tokens, cached, cost, money=money, uncounted=uncounted)
@@ -233,6 +239,8 @@ class Inspection:
         """The calls as they were, where this is another program's recording."""
         self.overlaid: tuple[RecordedCalls, str] | None = None
         """The calls that this compiles otherwise, and another model to ask, if one is named."""
+        self.forced: frozenset[str] = frozenset()
+        """Events of these calls that stand in each request after them, also where none had them."""
         self.bill: Receipt | None = None
         """The receipt of who sent the requests, where that is not who recorded them."""
 
@@ -241,17 +249,9 @@ class Inspection:
         cls, recording: Recording, *, model: str | None = None, redact: tuple[Redact, ...] = ()
     ) -> "Inspection":
         """A recording, with agents that have nothing but what was recorded of them."""
-        # sessions of these two hold declarations and no requests: theirs are compiled again
-        calls = None if recording.format in ("weft", "adk") else RecordedCalls(recording)
+        calls = RecordedCalls(recording) if has_requests(recording) else None
         recording = recording if calls is None else calls.recording
-        agents = list(recorded_agents(recording).values())
-        if not agents:
-            raise UsageError(
-                "no model speaks in it, so there is no request to show",
-                where=recording.id,
-                hint="inspect a recording that holds a model's answers",
-            )
-        root = agents[0] if len(agents) == 1 else Sequence(*agents)
+        root = program_of(recording)
         # the model that answered, where the recording says which
         config = RunConfig(model=model or recording.asked_model or None)
         inspection = cls(root, recording.session, config=config, redact=redact)
@@ -260,6 +260,14 @@ class Inspection:
         parts = {"instructions": any(recording.instructions.values()), "tools": recording.declared}
         inspection.unrecorded = tuple(name for name, part in parts.items() if not part)
         return inspection
+
+    def with_forced(self, session: Session, root: Node, events: Iterable[str]) -> "Inspection":
+        """The session with some events marked, and a program that keeps these in view."""
+        forced = self.anew(session, root=root)
+        if self.recorded is not None:
+            forced.overlaid = (self.recorded.said_in(session), "")
+            forced.forced = frozenset(events)
+        return forced
 
     def anew(
         self, session: Session, *, root: Node | None = None, config: RunConfig | None = None
@@ -321,7 +329,9 @@ class Inspection:
     def _new_walk(self) -> StepWalk:
         if self.overlaid is not None:
             recorded, model = self.overlaid
-            return OverlayWalk(self.root, recorded, config=self.config, model=model)
+            return OverlayWalk(
+                self.root, recorded, config=self.config, model=model, added=self.forced
+            )
         return StepWalk(
             self.root,
             self.session,
@@ -496,8 +506,9 @@ class Inspection:
     def film(self) -> JsonObject:
         """One frame for each step, lanes for branches, and what all of it cost."""
         tokens, show = SourceTokens(), MaskedTexts(self.mask)
+        title = show.text(title_of(self.session), FIRST)
         return {
-            "session": show.fields(self.summary()),
+            "session": {**show.fields(self.summary()), "first": title},
             "notice": " ".join(filter(None, (self.notice, self.usage_warning))),
             "hidden": list[Json](self.rules.words),
             "frames": [_frame(step, tokens, show, self.timings) for step in self.steps],

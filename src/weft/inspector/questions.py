@@ -121,7 +121,7 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
     )
     config = inspection.config
     root = rebuild_program(inspection.root, lambda agent: _with_forced(agent, config))
-    forced = inspection.anew(session, root=root)
+    forced = inspection.with_forced(session, root, forced_in)
     view, now = _at(forced, number, Variant(), step=step), inspection.request(number)
     for group in groups:
         _require_sent(view, group)

@@ -19,7 +19,7 @@ from weft.declare.policy_parts import Redact
 from weft.dialects import wire_name
 from weft.errors import SessionError
 from weft.inspector.inspection import Inspection, SessionSpending
-from weft.inspector.words import MaskedTexts
+from weft.inspector.words import FIRST, MaskedTexts, title_of
 from weft.recordings import Recording, recording_of
 from weft.replay.steps import homes_of, is_answer, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
@@ -407,13 +407,12 @@ def _describe_row(
     models = dict.fromkeys(
         event.provenance.model or event.model_version or wire_name(model) for event in answers
     )
-    first = next((one.text for one in session.events if one.author == "user" and one.text), "")
     return {
         "key": key,
         "id": session.id,
         "app": session.app_name,
         "user": session.user_id,
-        "first": show.text(first, _FIRST),
+        "first": show.text(title_of(session), FIRST),
         "agents": list[Json](dict.fromkeys(show.text(event.author) for event in answers)),
         "models": _name_models(models),
         "events": len(session.events),
@@ -432,9 +431,6 @@ def _name_models(names: Iterable[str]) -> list[Json]:
     listed = [name for name in names if name]
     return [name for name in listed if not any(one.endswith(f"/{name}") for one in listed)]
 
-
-_FIRST = 140
-"""Characters of the first message that the list shows."""
 
 _AROUND = 60
 """Characters before and after a word that was searched for."""

@@ -1,16 +1,44 @@
 """Parts of a log as the inspector shows them: texts, calls, results, media, and their times."""
 
+import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from weft.compiler.mask import Mask
 from weft.content import Part
+from weft.digest.acts import is_remark
 from weft.jsonschema import shorten
+from weft.late import late_pattern
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, compact
 
 SHORT = 300
 """Characters of arguments or of a result that stand in a list."""
+
+FIRST = 140
+"""Characters of the first message that a list or a title shows."""
+
+
+_CONTEXT = late_pattern(
+    r"\s*(?:<(environment_context|session_context|system[-_]reminder|current_datetime|"
+    r"uploaded_files|user_instructions)>(?:(?!</\1>).)*</\1>\s*)+",
+    re.DOTALL,
+)
+"""What programs write before the words of a person."""
+
+_INSTRUCTIONS = "# AGENTS.md instructions"
+"""How the message begins in which Codex sends the instructions of a repository."""
+
+
+def title_of(session: Session) -> str:
+    """What a person said first, without what programs write around it; else what was said first."""
+    texts = [one.text for one in session.events if one.author == "user" and one.text]
+    for text in texts:
+        begin = _CONTEXT.match(text)
+        words = text[begin.end() :] if begin is not None else text
+        if words.strip() and not is_remark(words) and not words.startswith(_INSTRUCTIONS):
+            return words.strip()
+    return texts[0] if texts else ""
 
 
 class MaskedTexts:

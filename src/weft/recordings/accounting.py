@@ -284,6 +284,10 @@ def _below(value: Json, place: str, field: str, *, inside: bool = False) -> Iter
 def _object(value: JsonObject, place: str, field: str, *, inside: bool) -> Iterator[Found]:
     if _is_display(value) or _declares_tool(value):
         return
+    authored = _authored(value, place) if not inside else None
+    if authored is not None:
+        yield from authored
+        return
     speaks = field != "info" and _speaks(value)
     is_call, is_result = _is_call(value, field), _is_result(value, field)
     if not inside and (speaks or is_call or is_result):
@@ -318,6 +322,55 @@ def _object(value: JsonObject, place: str, field: str, *, inside: bool) -> Itera
     for key, one in value.items():
         if key not in _SKIPPED:
             yield from _below(one, f"{place}.{key}", key, inside=inside or speaks)
+
+
+def _authored(value: JsonObject, place: str) -> Iterator[Found] | None:
+    """What a message holds that says who speaks in `from` or `author`; None for any other."""
+    if isinstance(value.get("from"), str) and isinstance(value.get("value"), str):
+        return _find_in_words(text_at(value, "value"), text_at(value, "from"), place)
+    content, author = object_in(value.get("content")), object_in(value.get("author"))
+    if author.get("role") in _ROLES and "content_type" in content:
+        return _find_in_content(value, content, place)
+    return None
+
+
+def _find_in_words(text: str, speaker: str, place: str) -> Iterator[Found]:
+    """The texts of a turn, and the calls that stand among its words."""
+    is_call = speaker.lower().replace("-", "_") in ("function_call", "tool_call")
+    pieces = ["", text] if is_call else re.split(r"<tool_call>(.*?)</tool_call>", text, flags=re.S)
+    for at, piece in enumerate(pieces):
+        for call in _json_in(piece) if at % 2 else ():
+            name = _first(object_in(call), _NAMES)
+            if name:
+                id, is_full = _first(object_in(call), _IDS), _carries(object_in(call), _CALL_NOTES)
+                yield Found("call", id or f"={name}", f"call `{name}`", place, is_full)
+                break
+        else:
+            for words in re.split(r"</?tool_response>", piece):
+                if words.strip():
+                    yield Found("text", _plain(words), f"{_plain(words)[:40]!r}", place)
+
+
+def _find_in_content(message: JsonObject, content: JsonObject, place: str) -> Iterator[Found]:
+    """The texts of a message of ChatGPT's export, or the call that it is."""
+    recipient, id = text_at(message, "recipient") or "all", text_at(message, "id")
+    if object_in(message.get("author")).get("role") == "assistant" and recipient != "all" and id:
+        yield Found("call", id, f"call `{recipient}`", place)
+        return
+    listed = content.get("parts")
+    pieces: list[Json] = [*listed] if isinstance(listed, list) else []
+    thoughts = content.get("thoughts")
+    pieces += thoughts if isinstance(thoughts, list) else []
+    for piece in (*pieces, content):
+        fields = object_in(piece)
+        texts = [piece] if isinstance(piece, str) else [fields.get(key) for key in _WRITTEN]
+        for text in texts:
+            if isinstance(text, str) and text.strip():
+                yield Found("text", _plain(text), f"{_plain(text)[:40]!r}", place)
+
+
+_WRITTEN = ("text", "content", "summary", "result")
+"""The fields of a part of ChatGPT's that hold words."""
 
 
 def _is_display(value: JsonObject) -> bool:

@@ -6,6 +6,7 @@ lines, so that none but the one that is read is in memory.
 
 import codecs
 import json
+import re
 import tarfile
 import tempfile
 import zipfile
@@ -237,6 +238,10 @@ class ArchiveMember(NamedTuple):
     data: bytes
 
 
+_CHATS = re.compile(r"(?:^|/)conversations[\w-]*\.json$")
+"""Where ChatGPT's export has its conversations; a large one has several files of them."""
+
+
 def list_members(data: bytes, where: str, endings: tuple[str, ...]) -> Iterator[ArchiveMember]:
     """The recordings in an archive; those of inspect-ai's log each with the head of the log."""
     if is_tar(data):
@@ -253,7 +258,10 @@ def list_members(data: bytes, where: str, endings: tuple[str, ...]) -> Iterator[
                     run: JsonObject = {**head, "samples": [sample]}
                     yield ArchiveMember(name, encode(run, where=where))
                 return
-            for name in names:
+            chats = [name for name in names if _CHATS.search(name)]
+            # ChatGPT's export has the account and its settings beside the conversations
+            is_export = chats and any(name.endswith("user.json") for name in names)
+            for name in chats if is_export else names:
                 yield ArchiveMember(name, archive.read(name))
     except (zipfile.BadZipFile, NotImplementedError, ValueError, RuntimeError, OSError) as error:
         raise SessionError(

@@ -1,4 +1,4 @@
-"""Databases of sessions: those of google-adk, openai-agents, Goose and LangGraph's checkpoints.
+"""Databases of sessions: google-adk's, openai-agents', Goose's, Grok CLI's, and LangGraph's.
 
 They are read as data. The oldest schema of google-adk stores an event's actions pickled, and a
 pickle runs code when it is opened, so those are set aside by name. LangGraph packs objects by the
@@ -28,7 +28,8 @@ SQLITE = b"SQLite format 3\x00"
 
 _HINT = (
     "google-adk's databases have the tables `sessions` and `events`, those of openai-agents"
-    " `agent_sessions` and `agent_messages`, Goose's `messages`, LangGraph's `checkpoints`"
+    " `agent_sessions` and `agent_messages`, Goose's and Grok CLI's `messages`,"
+    " LangGraph's `checkpoints`"
 )
 
 _JSON = (
@@ -81,6 +82,8 @@ class _Database:
             return "openai-agents", self.list_items()
         if {"session_id", "role", "content_json"} <= {*self._columns("messages")}:
             return "goose", self.list_goose()
+        if {"session_id", "seq", "message_json"} <= {*self._columns("messages")}:
+            return "vercel", self.list_grok()
         if {"thread_id", "checkpoint_id", "checkpoint"} <= {*self._columns("checkpoints")}:
             return "langchain", self.list_checkpoints()
         return None
@@ -101,6 +104,18 @@ class _Database:
                 "content": read_json(str(row["content_json"]), where, self.mended.add),
                 "metadata": self._json(metadata, where) if metadata else None,
             }
+            sessions.setdefault(str(row["session_id"]), []).append(message)
+        yield from sessions.items()
+
+    def list_grok(self) -> Iterator[tuple[str, list[Json]]]:
+        """The messages of each session of Grok CLI, which are those of the AI SDK."""
+        rows = self.database.execute("SELECT * FROM messages ORDER BY session_id, seq").fetchall()
+        if not rows:
+            raise SessionError("there is no session in it", where=self.name)
+        sessions: dict[str, list[Json]] = {}
+        for row in rows:
+            where = f"{self.name}: messages {row['session_id']} {row['seq']}"
+            message = read_json(str(row["message_json"]), where, self.mended.add)
             sessions.setdefault(str(row["session_id"]), []).append(message)
         yield from sessions.items()
 

@@ -31,6 +31,20 @@ from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import find_near
 from weft.recordings.accounting import find_names, require_accounted, require_tools_called
 from weft.recordings.alignment import exchange_of_request
+from weft.recordings.apps import (
+    are_turns,
+    is_aider,
+    is_aider_chat,
+    is_chatgpt,
+    is_kimi,
+    is_sharegpt,
+    read_aider_chat,
+    read_aider_text,
+    read_chatgpt,
+    read_kimi,
+    read_sharegpt,
+    read_turns,
+)
 from weft.recordings.chats import (
     is_cline,
     is_cline_session,
@@ -153,6 +167,9 @@ _log = logging.getLogger("weft")
 
 DOCUMENTS: tuple[Document, ...] = (
     Document("cline", is_cline_session, read_cline_session, "a session of Cline"),
+    Document("aider", is_aider_chat, read_aider_chat, "a chat of Aider's"),
+    Document("chatgpt", is_chatgpt, read_chatgpt, "a conversation of ChatGPT's export"),
+    Document("sharegpt", is_sharegpt, read_sharegpt, "turns with `from` and `value`"),
     Document("goose", is_goose_session, read_goose_session, "a session that Goose exported"),
     *RUNS,
 )
@@ -249,10 +266,25 @@ _PACKED: dict[bytes, Callable[[BinaryIO, Literal["rb"]], AbstractContextManager[
 }
 """What packed files begin with, and what unpacks them."""
 
+_OTHERS = {
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d FILE"),
+    b"\x04\x22\x4d\x18": ("lz4", "lz4 -d FILE"),
+    b"7z\xbc\xaf\x27\x1c": ("7-Zip", "7z x FILE"),
+    b"Rar!": ("RAR", "unrar x FILE"),
+}
+"""What other packed files begin with, the name of the form, and what to type."""
+
 
 def _unpack(file: BinaryIO, start: bytes, where: str) -> BinaryIO:
     """The file, or an unpacked copy of it that can be read in any order."""
     opener = next((one for magic, one in _PACKED.items() if start.startswith(magic)), None)
+    for magic, (name, command) in _OTHERS.items():
+        if start.startswith(magic):
+            raise SessionError(
+                f"it is packed with {name}, which is not unpacked here",
+                where=where,
+                hint=f"unpack it: {command}",
+            )
     if opener is None:
         return file
     plain = tempfile.TemporaryFile()  # noqa: SIM115 (whoever reads it closes it)
@@ -270,6 +302,10 @@ def _split(file: BinaryIO, where: str) -> AbstractContextManager[BinaryIO]:
     """The file, or where it is a large JSON value, a copy with an element of it on each line."""
     split = split_large(file, where)
     return nullcontext(file) if split is None else split
+
+
+_BLANK = b" \t\r\n\0"
+"""What a line has that says nothing; a file that was not written to its end has zeros there."""
 
 
 class _LogFile:
@@ -309,7 +345,7 @@ class _LogFile:
         sizes: dict[int, int] = {}
         at = 0
         for number, line in enumerate(self._file, 1):
-            if line.strip():
+            if line.strip(_BLANK):
                 value = parse_json(line)
                 time = _time_in(cast("JsonObject", value)) if isinstance(value, dict) else 0.0
                 places.append((time, at, number))
@@ -350,6 +386,7 @@ def _with_own_ids(recordings: Iterable[Recording]) -> Iterator[Recording]:
 _PLAIN_ENDINGS = (".json", ".jsonl", ".ndjson", ".traj", ".har", ".yaml", ".yml")
 _ENDINGS = (
     *_PLAIN_ENDINGS, *(f"{one}.{kind}" for one in _PLAIN_ENDINGS for kind in ("gz", "xz", "bz2")),
+    ".aider.chat.history.md", ".aider.llm.history",
     ".eval", ".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".db", ".sqlite", ".sqlite3",
 )  # fmt: skip
 
@@ -391,6 +428,12 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
     if data.startswith(ZIP) or is_tar(data):
         yield from _read_archive(data, name, values)
         return
+    if name.endswith(".pb"):
+        raise SessionError(
+            "this is a file of Antigravity's, which nothing else can read: it is encrypted",
+            where=name,
+            hint="record what it sends: weft proxy, or an export of its own as JSON",
+        )
     if data.startswith(b"PAR1"):
         raise SessionError(
             "this is a Parquet file",
@@ -407,8 +450,12 @@ def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording
         data = data.decode("utf-16", "replace").encode()
     elif data[1:2] == b"\0" or data[:1] == b"\0":  # the same without its mark
         data = data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-16-be", "replace").encode()
-    # Windows' editors begin a UTF-8 file with this mark
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    # Windows' editors begin a UTF-8 file with this mark; after a crash a file may end with nothing
+    data = data.removeprefix(b"\xef\xbb\xbf").rstrip(b"\0")
+    if is_aider(data):
+        chats = read_aider_text(data)
+        yield from values.whole(chats[0] if len(chats) == 1 else chats, Asides())
+        return
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
@@ -665,6 +712,8 @@ class _Values:
             missing = [one for one in skipped if one.why == NOT_CAPTURED]
             message = "no call of a model says what was said" if missing else _NO_MODEL
             raise SessionError(message, where=self.name, hint="; ".join(map(str, skipped)))
+        if is_empty:
+            raise SessionError("nothing was said in it", where=self.name, hint=FORMS)
 
     def _account(
         self, values: Iterable[tuple[str, Json]], recordings: Iterable[Recording], where: str
@@ -1135,6 +1184,7 @@ LIST_FORMATS = (
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
     Format("autogen", is_autogen, read_autogen, "messages of AutoGen's teams and agents"),
     Format("agent-framework", is_agent_framework, read_agent_framework, "messages, threads"),
+    Format("sharegpt", are_turns, read_turns, "turns with `from` and `value`"),
     Format("cline", is_cline, read_cline, "the messages of a task of Cline or Roo Code"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
     Format("opencode", is_opencode, read_opencode, "what `opencode export` writes"),
@@ -1168,6 +1218,7 @@ FORMATS: Mapping[str, str] = {
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
     "cursor": "a transcript of Cursor's agent, JSONL",
     "droid": "a session of Factory's Droid, JSONL",
+    "kimi-cli": "the context of a session of Kimi CLI, JSONL",
     "pi": "a session of pi, JSONL",
     "qwen-code": "a session of Qwen Code, JSONL",
     **{one.name: one.about for one in DOCUMENTS},
@@ -1198,6 +1249,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("pi", is_pi, 3, read_pi),
     LineFormat("cursor", is_cursor, 3, read_cursor),
     LineFormat("goose", is_goose, 3, read_goose),
+    LineFormat("kimi-cli", is_kimi, None, read_kimi),
     LineFormat("gemini-cli", is_gemini_lines, 3, read_gemini_lines),
     LineFormat("openhands", is_openhands, 3, read_openhands),
     LineFormat("codex", is_codex_stream, 3, read_codex_stream),

@@ -132,8 +132,13 @@ class Recording(NamedTuple):
         return self.model if facts is None or facts.known else f"{facts.dialect}/{self.model}"
 
     def is_recorded(self, event: Event) -> bool:
-        """Whether the request that an event answers is counted: all are, but in a log of calls."""
-        return self.answers is None or event.id in self.answers
+        """Whether the request that an event answers is counted: all are, but in a log of calls.
+
+        A lone call repeats answers that others were.
+        """
+        if self.answers is not None:
+            return event.id in self.answers
+        return not self.exchanges or any(one.event == event.id for one in self.exchanges)
 
     def started_by(self, whole: "Recording", call_id: str) -> "Recording":
         """The recording as that of a sub-agent, which a call of another conversation started."""
@@ -185,8 +190,10 @@ class Recording(NamedTuple):
                 {"name": one.name, "description": one.description, "parameters": one.parameters}
                 for one in self.tools
             ]
-        if self.answers is not None:
-            note["answers"] = list[Json](sorted(self.answers))
+        answers = [event.id for event in events if self.is_recorded(event)]
+        # of a lone request without its answer, what it repeats is all there is
+        if answers and (self.answers is not None or self.exchanges):
+            note["answers"] = list[Json](sorted(answers))
         if self.aside:
             note["aside"] = [one.as_json() for one in self.aside]
         metadata = {**(events[0].custom_metadata or {}), IMPORTED: note}

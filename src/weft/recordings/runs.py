@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.content import Blob, Part, call_part, result_part, text_part, thought_part
+from weft.declare.tool import NAME
 from weft.dialects import CHAT, dialect_named
 from weft.dialects.wire import linked_part, object_in, objects_in, text_at
 from weft.errors import SessionError
@@ -29,7 +30,7 @@ from weft.recordings.recording import (
     tools_of,
     with_events,
 )
-from weft.session import Usage
+from weft.session import Event, Usage
 from weft.values import Json, JsonObject, compact
 
 ReadObject = Callable[[JsonObject, str, str], Iterable[Recording]]
@@ -1094,12 +1095,14 @@ def is_autogen(messages: list[JsonObject]) -> bool:
 def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
     """Messages of a team, or those of an agent's context."""
     transcript = Transcript(where, format="autogen")
+    speakers: dict[str, str] = {}
     thoughts: list[tuple[str, Part, float | None, Usage | None]] = []
 
     def think() -> None:
         """Thoughts that no answer followed are answers of their own."""
-        for _, part, when, counted in thoughts:
+        for source, part, when, counted in thoughts:
             transcript.answer([part], time=when, usage=counted)
+            speakers[transcript.events[-1].id] = source
         thoughts.clear()
 
     for at, message in enumerate(objects_in(messages)):
@@ -1134,6 +1137,7 @@ def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
             transcript.user(_texts(text_at(printed, "output") or compact(printed)), time=time)
         elif isinstance(content, dict):  # an object that the agent was asked for
             transcript.answer([text_part(compact(content))], time=time, usage=usage)
+            speakers[transcript.events[-1].id] = source
         elif form == "thought":  # the answer that it belongs to comes next
             thoughts.append((source, thought_part(str(content)), time, usage))
         elif source == "user" or kind == "UserMessage":
@@ -1145,8 +1149,31 @@ def read_autogen(messages: list[Json], id: str, where: str) -> Recording:
             thoughts.clear()
             parts += [thought_part(thought)] if thought else []
             transcript.answer([*parts, *_autogen_parts(content), *called], time=time, usage=usage)
+            speakers[transcript.events[-1].id] = source
     think()
-    return transcript.recording(id, answered=not transcript.is_waiting)
+    recording = transcript.recording(id, answered=not transcript.is_waiting)
+    return _name_speakers(recording, speakers)
+
+
+def _name_speakers(recording: Recording, speakers: Mapping[str, str]) -> Recording:
+    """The recording of a team with a name for each agent; one agent alone has none."""
+    names = [*dict.fromkeys(name for name in speakers.values() if NAME.fullmatch(name))]
+    if len(names) < 2:
+        return recording
+    events: list[Event] = []
+    speaker = names[0]
+    for event in recording.session.events:
+        if event.author == AGENT:  # results are of who called
+            name = speakers.get(event.id, speaker)
+            speaker = name if name in names else AGENT
+            event = msgspec.structs.replace(event, author=speaker)
+        events.append(event)
+    whole = recording.instructions.get(AGENT, "")
+    return recording._replace(
+        session=with_events(recording.session, events),
+        instructions=dict.fromkeys((*names, AGENT), whole),
+        asks=speaker if recording.asks else "",
+    )
 
 
 def _autogen_parts(content: Json) -> list[Part]:

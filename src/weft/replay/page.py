@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.compiler.costs import RELATIVE, Load, rates_for
+from weft.compiler.receipt import billed_load
 from weft.markup import escape, page, table, tag
 from weft.recordings import Aside, Recording, way_to_apply
 from weft.replay.frontier import ORACLE
@@ -109,40 +110,32 @@ def recorded_facts(recordings: Iterable[Recording]) -> RecordedFacts:
             if not is_answer(event) or not recording.is_recorded(event):
                 continue
             answers += 1
-            counted = event.usage
-            if counted is None or counted.prompt_token_count is None:
-                continue
             notes = event.provenance
+            billed = billed_load(event.usage, notes.cache_write or 0)
+            if billed is None:
+                continue
             model = notes.model or event.model_version or recording.model
-            usage[model] = _plus(
-                usage.get(model, RecordedUsage(model, cost=0.0)),
-                prompt=counted.prompt_token_count,
-                cached=counted.cached_content_token_count or 0,
-                written=notes.cache_write or 0,
-                output=(counted.candidates_token_count or 0) + (counted.thoughts_token_count or 0),
-                lifetime=notes.cache_lifetime or "",
-            )
+            before = usage.get(model, RecordedUsage(model, cost=0.0))
+            usage[model] = _add_bill(before, billed, notes.cache_lifetime or "")
     return RecordedFacts(sessions, tuple(formats.most_common()), answers, tuple(usage.values()))
 
 
-def _plus(
-    usage: RecordedUsage, *, prompt: int, cached: int, written: int, output: int, lifetime: str
-) -> RecordedUsage:
+def _add_bill(usage: RecordedUsage, billed: Load, lifetime: str) -> RecordedUsage:
     """One more answer, at the price of its model."""
     cost = usage.cost
-    rates = rates_for(usage.model, tokens=prompt, lifetime=lifetime) if usage.model else None
+    rates = rates_for(usage.model, tokens=billed.total, lifetime=lifetime) if usage.model else None
     # one answer without a price: the sum would look like all of it
     if rates is None or not rates.money or cost is None:
         cost = None
     else:
-        cost += rates.cost(Load(cached, written, max(0, prompt - cached - written), output))
+        cost += rates.cost(billed)
     return RecordedUsage(
         usage.model,
         usage.answers + 1,
-        usage.prompt + prompt,
-        usage.cached + cached,
-        usage.written + written,
-        usage.output + output,
+        usage.prompt + billed.total,
+        usage.cached + billed.cached,
+        usage.written + billed.written,
+        usage.output + billed.answer,
         cost,
     )
 

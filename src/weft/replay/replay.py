@@ -16,12 +16,14 @@ import msgspec
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of, read_again
 from weft.content import Content
-from weft.declare import Agent, Policy, RunConfig, Tool
+from weft.declare import Agent, Node, Policy, RunConfig, Tool
+from weft.declare import Sequence as Sequential
 from weft.declare.agent import labels_of, unite_labels
 from weft.declare.template import write_literally
 from weft.declare.tool import NAME, RESERVED
+from weft.declare.visit import rebuild_program
 from weft.dialects.facts import SECONDS, YARDSTICK, Cache
-from weft.errors import BudgetExceeded
+from weft.errors import BudgetExceeded, UsageError
 from weft.ir.block import RECALL
 from weft.passes.handles import ASKING, PAGE
 from weft.recordings import Recording
@@ -37,6 +39,8 @@ from weft.replay.evidence import (
     rebuild_texts,
 )
 from weft.replay.evidence import uses_of as uses_of
+from weft.replay.overlay import OverlayWalk
+from weft.replay.recorded import RecordedCalls, has_requests, is_priced
 from weft.replay.steps import compile_before, is_answer, rebuilding, speaker_of, under_policy
 from weft.session import Event, Session
 from weft.session.talk import INTERNAL_CALLS
@@ -158,6 +162,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, dearer=int(share > DEARER), worst=share)
 
 
+def priced_model(recording: Recording) -> str | None:
+    """The model that a recording names, if anybody knows what it costs."""
+    model = recording.asked_model
+    return model if model and is_priced(model) else None
+
+
 class _StepCost(NamedTuple):
     """What one request takes: all its tokens, those read again, and what that costs."""
 
@@ -177,25 +187,36 @@ def replay(
     gap: float | None = None,
     sessions_per_hour: float = 0.0,
     aside: Callable[[Compilation], Load | None] | None = None,
+    change: Callable[[Agent], Agent] | None = None,
 ) -> Trial:
-    """Compile every request of a recording under a policy, for a model or by the yardstick.
+    """Compile every request of a recording under a policy.
 
-    `agents` are the roots of the agents that speak in it by name; without, each is made of its
-    recorded system text alone. `gap` seconds lie between an answer and the next request where the
-    recording has no times. With `sessions_per_hour` the head of the first request may have been
-    read for another session. `aside` gives what a call takes that is made for a request before it
-    is sent, if there is one.
+    Without `model` each is asked of the model that it was asked of, and counted by the yardstick
+    where nobody knows that one. `agents` are the roots of the agents that speak in it by name;
+    without, each has what was recorded of it. `gap` seconds lie between an answer and the next
+    request where the recording has no times. With `sessions_per_hour` the head of the first request
+    may have been read for another session. `aside` gives what a call takes that is made for a
+    request before it is sent, if there is one. `change` is done to each agent after the policy.
     """
     events = recording.session.events
-    tally, texts, records = _Tally(policy, model), Texts(), KeptEvidence(events)
+    is_overlaid = agents is None and has_requests(recording)
+    name = model or (priced_model(recording) if is_overlaid else None)
+    by_price = is_overlaid or model is not None
+    tally, texts, records = _Tally(policy, name), Texts(), KeptEvidence(events)
     requests = requests_of(
-        recording, policy, model=model, agents=agents, refused=tally.refused, gap=gap
+        recording,
+        policy,
+        model=model,
+        agents=agents,
+        refused=tally.refused,
+        gap=gap,
+        change=change,
     )
     for index, answer, compiled in requests:
-        spent = _price_request(compiled, by_price=model is not None)
+        spent = _price_request(compiled, by_price=by_price)
         # only a first request can share its head with another session
         if sessions_per_hour and not tally.sizes:
-            spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
+            spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=by_price)
         tally.step(compiled, spent, answer)
         if aside is not None and (load := aside(compiled)) is not None:
             tally.call(load, spent)
@@ -258,7 +279,7 @@ class _Tally:
         self.cost += spent.cost
         # what was recalled stays in the conversation, and is read from then on
         self.recalling += self.carried * spent.rates.read
-        self.money = spent.rates.money
+        self.money = spent.rates.money and (self.money or len(self.sizes) == 1)
         if read_again(compiled):
             self.broken += 1
             self.announced += any(one.code == "WEFT502" for one in compiled.diagnostics)
@@ -392,14 +413,26 @@ def requests_of(
     refused: list[BudgetExceeded] | None = None,
     as_recorded: bool = False,
     gap: float | None = None,
+    change: Callable[[Agent], Agent] | None = None,
 ) -> Iterator[tuple[int, Event, Compilation]]:
     """Each event that a model made, with its place and the request that led to it.
+
+    The requests are those that the page of the recording shows under the policy. With `agents`, or
+    if `as_recorded`, they are compiled from declarations instead, and of a recording of ours in any
+    case. An answer that the recording does not hold has the place -1.
 
     A request that does not fit its budget is added to `refused`; without, it is an error. Options
     of a recorded request are set again only if `as_recorded`: another model may refuse them.
     Where the recording has no times, `gap` seconds lie between an answer and the next request.
     """
+    if agents is None and not as_recorded and has_requests(recording):
+        yield from _overlaid_requests(
+            recording, policy, model=model, refused=refused, gap=gap, change=change
+        )
+        return
     known = agents if agents is not None else recorded_agents(recording, as_recorded=as_recorded)
+    if change is not None:
+        known = {name: change(root) for name, root in known.items()}
     laid_over = {
         id(root): cast("Agent", under_policy(root, lambda agent: policy)) for root in known.values()
     }
@@ -437,6 +470,45 @@ def requests_of(
         waiting.append(event)
 
 
+def _overlaid_requests(
+    recording: Recording,
+    policy: Policy,
+    *,
+    model: str | None,
+    refused: list[BudgetExceeded] | None,
+    gap: float | None,
+    change: Callable[[Agent], Agent] | None,
+) -> Iterator[tuple[int, Event, Compilation]]:
+    """The calls of another program's recording, each compiled from what its request held."""
+    calls = RecordedCalls(recording)
+    root = program_of(calls.recording)
+    root = under_policy(root, lambda agent: policy)
+    if change is not None:
+        root = rebuild_program(root, change)
+    config = RunConfig(model=model or recording.asked_model or None)
+    walk = OverlayWalk(root, calls, config=config, model=model or "")
+    places = {event.id: at for at, event in enumerate(recording.session.events)}
+    timed = _has_times(recording.session.events)
+    before: dict[tuple[str, str | None, str | None], Compilation] = {}
+    for event in calls.recording.session.events:
+        for step in walk.take((event,)):
+            compiled = step.request
+            if compiled is None:
+                assert step.refusal is not None, step.problem
+                if refused is None:
+                    raise step.refusal
+                refused.append(step.refusal)
+                continue
+            asked = speaker_of(event)
+            if gap is not None and not timed:
+                earlier = before.get(asked)
+                if earlier is not None:
+                    compiled.asked = earlier.answered + gap
+                compiled.answered = compiled.asked or 1.0
+            yield places.get(event.id, -1), event, compiled
+            before[asked] = compiled
+
+
 def _has_times(events: Sequence[Event]) -> bool:
     """Whether the recording says when things happened: its clock moves, and tells a date."""
     times = [event.timestamp for event in events]
@@ -453,7 +525,9 @@ def _close_last_request(recording: Recording) -> Iterator[Event]:
 
 def _is_asked(recording: Recording, event: Event) -> bool:
     """Whether an answer's request is replayed: in a log of calls, if it is one of them."""
-    return event.id == _UNANSWERED or recording.is_recorded(event)
+    # a lone request is explained with the answers that it repeats
+    answers = recording.answers
+    return event.id == _UNANSWERED or answers is None or event.id in answers
 
 
 _UNANSWERED = "unanswered"
@@ -465,6 +539,18 @@ def speakers(recording: Recording) -> list[str]:
     return list(
         dict.fromkeys(event.author for event in _close_last_request(recording) if is_answer(event))
     )
+
+
+def program_of(recording: Recording) -> Node:
+    """The agents of a recording, in the order in which they first speak."""
+    agents = list(recorded_agents(recording).values())
+    if not agents:
+        raise UsageError(
+            "no model speaks in it, so there is no request to show",
+            where=recording.id,
+            hint="inspect a recording that holds a model's answers",
+        )
+    return agents[0] if len(agents) == 1 else Sequential(*agents)
 
 
 def recorded_agents(recording: Recording, *, as_recorded: bool = False) -> dict[str, Agent]:

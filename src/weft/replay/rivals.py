@@ -20,7 +20,7 @@ from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.passes import Env, map_blocks
 from weft.recordings import Recording
 from weft.replay.evidence import Uses, spell_value
-from weft.replay.replay import Trial, recorded_agents, replay
+from weft.replay.replay import Trial, replay
 from weft.values import JsonObject
 
 CAP, KEPT, BATCH, MASKED, WINDOW, TAIL = 2_000, 3, 10, 10, 10, 10
@@ -195,10 +195,11 @@ def replay_rival(
     sessions_per_hour: float = 0.0,
 ) -> Trial:
     """A recording as the rival would have sent it, counted as a policy is."""
-    known = agents if agents is not None else recorded_agents(recording)
-    roots = {
-        name: replace(root, passes=(*root.passes, rival.run_pass)) for name, root in known.items()
-    }
+
+    def run_rival(agent: Agent) -> Agent:
+        """The agent, whose requests the rival changes."""
+        return replace(agent, passes=(*agent.passes, rival.run_pass))
+
     known_summaries = {""}
 
     def summary_call(compiled: Compilation) -> Load | None:
@@ -215,9 +216,10 @@ def replay_rival(
         C.default(),
         uses=uses,
         model=model,
-        agents=roots,
+        agents=agents,
         gap=gap,
         sessions_per_hour=sessions_per_hour,
         aside=summary_call,
+        change=run_rival,
     )
     return msgspec.structs.replace(trial, policy=rival.name)

@@ -41,6 +41,8 @@ class AnsweredStep(NamedTuple):
     event: Event
     request: Compilation | None
     problem: str = ""
+    refusal: BudgetExceeded | None = None
+    """What was raised, where the request does not fit its budget."""
 
 
 class StepWalk:
@@ -128,7 +130,7 @@ class StepWalk:
         try:
             request = self.compile(event, self._homes[event.author], self._log)
         except BudgetExceeded as error:
-            return AnsweredStep(number, place, event, None, error.message)
+            return AnsweredStep(number, place, event, None, error.message, error)
         speaker = speaker_of(event)
         # what the provider kept of the request before decides what this one costs
         request.follows(self._before.get(speaker))

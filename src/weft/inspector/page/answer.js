@@ -34,7 +34,7 @@ export function Answer({ session, step, film, show }) {
   return html`<section class="card answer" data-testid="answer" aria-label=${`answer of call ${step}`}>
     <div class="bar"><h2>Answer</h2><span class="dim">${data.agent}${data.model && ` · ${data.model}`}</span></div>
     ${data.error && html`<p class="red">${data.error}</p>`}
-    <div class="said">${data.parts.map((part) => html`<${Piece} part=${part} result=${part.id && data.results[part.id]} session=${session} event=${frame && frame.event} film=${film} show=${show} />`)}
+    <div class="said" tabindex="0" role="group" aria-label="what was answered">${data.parts.map((part) => html`<${Piece} part=${part} result=${part.id && data.results[part.id]} session=${session} event=${frame && frame.event} film=${film} show=${show} />`)}
       ${data.parts.length === 0 && !data.error && html`<p class="dim">Nothing was said.</p>`}</div>
     ${facts.length > 0 && html`<table class="facts"><tbody>${facts.map(([name, value]) => html`<tr><th>${name}</th><td>${value}</td></tr>`)}</tbody></table>`}
     <${Bill} bill=${data.bill} /></section>`;

@@ -91,7 +91,7 @@ function Session({ place, setPlace, open, help }) {
     <header>
       <div class="bar">
         ${!embedded && html`<button onClick=${() => open("")} title="all sessions">‹ Sessions</button>`}
-        <h1 title=${film.data ? film.data.session.id : ""}>${film.data ? film.data.session.id : ""}</h1>
+        <h1 title=${film.data ? film.data.session.first : ""}>${film.data ? film.data.session.first || film.data.session.id : ""}</h1>${film.data && film.data.session.first && html`<code class="dim id" title="the id of the session">${film.data.session.id}</code>`}
         ${film.data && html`<${Totals} summary=${film.data.session} film=${film.data} show=${show} />`}
         <span class="grow"></span>
         ${!embedded && html`<${Export} session=${session} hidden=${film.data ? film.data.hidden : []} />`}
@@ -274,7 +274,7 @@ function Line({ s, open, asking, setAsking, answered, canAnswer, has }) {
   const href = `#${encodeURIComponent(s.key)}`;
   const go = (e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); open(s.key); };
   const badge = s.waiting ? (canAnswer ? html`<button class="badge" aria-expanded=${asking} onClick=${(e) => { e.stopPropagation(); setAsking(asking ? "" : s.key); }}>${s.waiting} waiting: answer</button>` : html`<span class="badge">${s.waiting} waiting</span>`) : "";
-  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.id}</a>${(s.hit || s.first) && html`<div class="first">${s.hit ? `… ${s.hit} …` : s.first}</div>`}</td>${cell("app", "", s.app)}${cell("user", "", s.user)}${cell("agents", "", html`<span title=${(s.agents || []).join(", ")}>${namesIn(s.agents)}</span>`)}${cell("models", "mono", html`<span title=${(s.models || []).join(", ")}>${namesIn(s.models)}</span>`)}${cell("steps", "n", number(s.steps))}
+  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.first || s.id}</a>${(s.hit || s.first) && html`<div class="first">${s.hit ? `… ${s.hit} …` : html`<code>${s.id}</code>`}</div>`}</td>${cell("app", "", s.app)}${cell("user", "", s.user)}${cell("agents", "", html`<span title=${(s.agents || []).join(", ")}>${namesIn(s.agents)}</span>`)}${cell("models", "mono", html`<span title=${(s.models || []).join(", ")}>${namesIn(s.models)}</span>`)}${cell("steps", "n", number(s.steps))}
       ${cell("tokens", "n", s.tokens ? html`<span title=${s.counted ? "counted by Weft, without the answers: the provider reported nothing" : "reported by the provider"}>${s.counted ? "≈ " : ""}${number(s.tokens)}<span class="unit"> tok</span></span>` : s.counting ? html`<span title="being counted: the provider reported nothing">…</span>` : "–")}${cell("cached", "n", s.tokens ? cachedShare(s) : "–")}${cell("cost", "n", s.tokens ? cost(s.cost, s.money) : "–")}
       <td>${s.errors ? html`<span class="badge red">${many(s.errors, "error")}</span>` : ""} ${badge}</td>
       ${has.has("updated") && html`<td class="n dim" title=${timeOf(s) ? new Date(s.updated * 1000).toLocaleString() : ""}>${timeOf(s) ? ago(s.updated) : ""}</td>`}</tr>

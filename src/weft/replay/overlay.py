@@ -15,12 +15,12 @@ from weft.declare.template import write_literally
 from weft.declare.tool import Tool
 from weft.dialects import dialect_named
 from weft.dialects.wire import ReadTool
-from weft.inspector.recorded import RecordedCalls
 from weft.ir import Feature, Prompt, ToolDecl
 from weft.ir.prompt import is_declared_for_calls
 from weft.recordings import ExchangeRecord, RecordedBlock
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, declared_tools
+from weft.replay.recorded import RecordedCalls, measure_by_yardstick
 from weft.replay.steps import StepWalk, compile_before
 from weft.session import Event, Session
 from weft.session.provenance import Provenance
@@ -34,12 +34,23 @@ class OverlayWalk(StepWalk):
     """
 
     def __init__(
-        self, root: Node, recorded: RecordedCalls, *, config: RunConfig, model: str = ""
+        self,
+        root: Node,
+        recorded: RecordedCalls,
+        *,
+        config: RunConfig,
+        model: str = "",
+        added: frozenset[str] = frozenset(),
     ) -> None:
-        """`root` are the recording's agents with the policy; `model` is another one to ask."""
+        """`root` are the recording's agents with the policy; `model` is another one to ask.
+
+        The events that are `added` stand in each request after them, also where it did not hold
+        them.
+        """
         session = recorded.recording.session
         super().__init__(root, session, config=config, answers=recorded.answers)
         self._model = model
+        self._added = added
         self._settings = config
         self._exchanges = {one.event: one for one in recorded.exchanges}
         self._requests = {step.event.id: step.request for step in recorded.steps}
@@ -53,25 +64,30 @@ class OverlayWalk(StepWalk):
         exchange, recorded = self._exchanges[event.id], self._requests[event.id]
         assert recorded is not None
         prompt = recorded.prompt
-        agent = self._agent(home, prompt, recorded.dialect)
+        has_body = exchange.body is not None
+        agent = self._agent(home, prompt, recorded.dialect, has_body=has_body)
         log = before
-        if exchange.body is not None or not self._is_alone:
+        if has_body or not self._is_alone:
             agent_log = self._logs.setdefault(event.author, _AgentLog(before))
-            log = agent_log.read(self._events_in(exchange, before), event.author)
+            events = self._events_in(exchange, before)
+            log = agent_log.read(self._with_added(events, before), event.author)
         named = self._model or NamedModel(prompt.model or "unknown", recorded.dialect)
         config = msgspec.structs.replace(self._settings, model=named, strict=False)
         request = compile_before(event, agent, log, config=config)
+        request.plan = measure_by_yardstick(request.plan, request.prompt.model)
         if request.dialect == recorded.dialect:
             request.prompt = _with_head(request.prompt, recorded.priced.prompt, agent)
         return request
 
-    def _agent(self, home: Agent, prompt: Prompt, dialect: str) -> Agent:
+    def _agent(self, home: Agent, prompt: Prompt, dialect: str, *, has_body: bool) -> Agent:
         """The agent with the system text and the tools of one request."""
         key = (home.name, id(prompt.system), id(prompt.tools))
         known = self._heads.get(key)
         if known is None:
             text = "\n\n".join(block.text for block in prompt.system)
-            tools = _declare_tools(prompt.tools, dialect)
+            # a transcript may not hold its tools: that there were some decides what a policy does,
+            # and none of them gets into the request
+            tools = _declare_tools(prompt.tools, dialect) or (() if has_body else home.tools)
             agent = dataclasses.replace(home, instruction=write_literally(text), tools=tools)
             # the prompt is kept, so that no other has its numbers
             known = self._heads[key] = (prompt, agent)
@@ -89,6 +105,19 @@ class OverlayWalk(StepWalk):
                 # an event may be said in two places, and each has a name of its own
                 again = f"{event.id} ({times[event.id]})" if times[event.id] > 1 else event.id
                 yield msgspec.structs.replace(event, id=again)
+
+    def _with_added(self, events: Iterable[Event], before: Session) -> Iterator[Event]:
+        """The events of a request, and those that are added, each before what was said after it."""
+        listed = [*events]
+        ids = {event.id for event in listed}
+        waiting = [one for one in before.events if one.id in self._added and one.id not in ids]
+        places = {event.id: at for at, event in enumerate(before.events)} if waiting else {}
+        for event in listed:
+            place = places.get(event.id, -1)
+            while waiting and places[waiting[0].id] < place:
+                yield waiting.pop(0)
+            yield event
+        yield from waiting
 
     def _event_of(
         self, blocks: Sequence[RecordedBlock], exchange: ExchangeRecord

@@ -5,6 +5,7 @@ those of the file. A transcript holds no bodies: its requests are the messages b
 in the words of the file, with the tools it names and no others.
 """
 
+import copy
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,15 +16,16 @@ import msgspec
 
 from weft.compiler.caching import Prediction, predict
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import Load
+from weft.compiler.costs import READ, WRITE, Load, price_of
 from weft.compiler.incremental import Woven
 from weft.compiler.parts import blocks_of
-from weft.compiler.plan import NamedModel, plan_for
+from weft.compiler.plan import NamedModel, Plan, plan_for
 from weft.compiler.receipt import billed_load
 from weft.content import Content
 from weft.declare import Agent, RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import CHAT, DIALECTS, Entry, Lowered, dialect_named, facts_for
+from weft.dialects.facts import Cache
 from weft.errors import UsageError
 from weft.ir import Block, Feature, Item, ItemKind, Prompt, TextBlock, ToolDecl
 from weft.recordings import ExchangeRecord, RecordedBlock, Recording, exchanges_of
@@ -31,9 +33,26 @@ from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, with_events
 from weft.recordings.requests import RequestReader, read_request
 from weft.replay.steps import AnsweredStep, Speaker, speaker_of
-from weft.session import Event
+from weft.session import Event, Session
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
+
+_ASSUMED = Cache(write=WRITE, read=READ)
+"""How a provider is taken to reuse requests of which nobody knows price and cache."""
+
+
+def is_priced(model: str) -> bool:
+    """Whether anybody knows what a model's tokens cost, or how its provider reuses them."""
+    return price_of(model) is not None or facts_for(model).cache != Cache()
+
+
+def measure_by_yardstick(plan: Plan, model: str) -> Plan:
+    """The plan; of a model that nobody knows, its requests are taken to be reused as usual."""
+    if is_priced(model):
+        return plan
+    facts = plan.target.facts._replace(cache=_ASSUMED)
+    target = msgspec.structs.replace(plan.target, facts=facts)
+    return msgspec.structs.replace(plan, target=target)
 
 
 class RecordedRequest(Compilation):
@@ -132,6 +151,11 @@ def _has_place(turn: Json, place: str) -> bool:
     return True
 
 
+def has_requests(recording: Recording) -> bool:
+    """Whether a recording says what was sent: sessions of ours and google-adk's hold events."""
+    return recording.format not in ("weft", "adk")
+
+
 class RecordedCalls:
     """The calls of a recording: its exchanges, its log with the calls that failed, its steps."""
 
@@ -143,6 +167,12 @@ class RecordedCalls:
         )
         answered = {exchange.event for exchange in self.exchanges}
         self.answers = frozenset(answered)
+
+    def said_in(self, session: Session) -> "RecordedCalls":
+        """The same calls, of a log whose events carry other notes."""
+        other = copy.copy(self)
+        other.recording = self.recording._replace(session=session)
+        return other
 
     def _log(self, recording: Recording) -> list[Event]:
         """The events of the session, and one for each call that was not answered."""
@@ -297,7 +327,7 @@ class _Prompts:
         self._recording = recording
         self._keeps = _keeps_requests(recording)
         self._fits: dict[int, tuple[Entry, Entry]] = {}
-        self._agents: dict[tuple[str, str, str], Agent] = {}
+        self._plans: dict[tuple[str, str, str], tuple[RunConfig, Plan]] = {}
         self._head: tuple[str, JsonObject, list[Json], Prompt] | None = None
         self._turns: list[Json] = []
         self._items: Strand[Item] = Strand()
@@ -321,11 +351,7 @@ class _Prompts:
         author = self._recording.session.events[place].author
         if prompt.agent != author:
             prompt = msgspec.structs.replace(prompt, agent=author)
-        agent = self._agents.get((name, dialect, author))
-        if agent is None:
-            agent = self._agents[name, dialect, author] = Agent(author, identity=False)
-        config = RunConfig(model=NamedModel(name or "unknown", dialect), strict=False)
-        plan = plan_for(agent, None, config)
+        config, plan = self._plan(name, dialect, author)
         woven = Woven(
             items=prompt.items,
             notes=(),
@@ -341,6 +367,16 @@ class _Prompts:
             marked = msgspec.structs.replace(prompt, cache=lifetime or "on")
             request.marked = Compilation(marked, plan, config, woven, (), {}, lambda: None)
         return request
+
+    def _plan(self, name: str, dialect: str, author: str) -> tuple[RunConfig, Plan]:
+        """What is known of an agent's requests to a model."""
+        known = self._plans.get((name, dialect, author))
+        if known is None:
+            config = RunConfig(model=NamedModel(name or "unknown", dialect), strict=False)
+            plan = plan_for(Agent(author, identity=False), None, config)
+            known = config, measure_by_yardstick(plan, name)
+            self._plans[name, dialect, author] = known
+        return known
 
     # Requests that were recorded
 

@@ -1,0 +1,565 @@
+"""Chats of apps: ChatGPT's export, Kimi CLI's context, Aider's histories, and ShareGPT's turns.
+
+None of them holds requests: a recording is what was said. Aider's histories are texts, and are made
+into JSON first. ShareGPT's turns have calls in the words, as Hermes writes them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+
+from weft.content import FunctionCall, Part, call_part, result_part, text_part, thought_part
+from weft.dialects import CHAT, dialect_named
+from weft.dialects.wire import object_in, objects_in, text_at
+from weft.errors import SessionError, UsageError
+from weft.recordings.coding import TranscriptLine
+from weft.recordings.recording import (
+    Recording,
+    Transcript,
+    parse_json,
+    read_usage,
+    seconds,
+    tools_of,
+)
+from weft.session import Usage
+from weft.values import Json, JsonObject
+
+# --- ChatGPT's export: a tree of messages, of which one branch is the conversation
+
+
+def is_chatgpt(run: JsonObject) -> bool:
+    """Whether an object is a conversation of ChatGPT's export: messages in a tree."""
+    nodes = run.get("mapping")
+    return isinstance(nodes, dict) and all(
+        isinstance(one, dict) and ("parent" in one or "message" in one) for one in nodes.values()
+    )
+
+
+def read_chatgpt(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """The branch that a conversation ended on; one in which nothing was said is left out."""
+    chat = _ChatGPT(where)
+    nodes = object_in(run.get("mapping"))
+    branch = _find_branch(nodes, text_at(run, "current_node"))
+    for name, node in nodes.items():
+        message = object_in(object_in(node).get("message"))
+        if name not in branch and message:
+            chat.transcript.leave_out(
+                "message of another branch", "it was given up", f"{where}: mapping.{name}"
+            )
+    for name in branch:
+        message = object_in(object_in(nodes[name]).get("message"))
+        chat.transcript.place = f"{where}: mapping.{name}"
+        if message:
+            chat.take(message)
+    transcript = chat.end()
+    if transcript.events or len(nodes) == 0:
+        named = text_at(run, "conversation_id") or text_at(run, "id") or id
+        yield transcript.recording(named, answered=not transcript.is_waiting)
+
+
+def _find_branch(nodes: JsonObject, last: str) -> list[str]:
+    """The nodes of the branch that a conversation ended on, the first one first."""
+    if last not in nodes:  # older exports do not say: it is the one with the latest message
+        leaves = [name for name, one in nodes.items() if not object_in(one).get("children")]
+        last = max(leaves or nodes, key=lambda name: _time_of(nodes[name]), default="")
+    branch: list[str] = []
+    while last in nodes and last not in branch:
+        branch.append(last)
+        last = text_at(object_in(nodes[last]), "parent")
+    return branch[::-1]
+
+
+def _time_of(node: Json) -> float:
+    return seconds(object_in(object_in(node).get("message")).get("create_time")) or 0.0
+
+
+class _ChatGPT:
+    """Reads one conversation, message by message.
+
+    What an assistant writes in one go stands in several messages: thoughts, a call, words. They are
+    one answer. What comes back from a tool may be several messages too.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.transcript = Transcript(where, format="chatgpt")
+        self._parts: list[Part] = []
+        self._answered: tuple[float | None, str, str] = (None, "", "")
+        self._called: list[tuple[str, str]] = []
+        """The ids and the names of calls that nothing has come back for."""
+        self._returned: list[str] = []
+        self._back: tuple[str, str, float | None] = ("", "", None)
+
+    def take(self, message: JsonObject) -> None:
+        """One message of the branch."""
+        author, content = object_in(message.get("author")), object_in(message.get("content"))
+        role, kind = text_at(author, "role"), text_at(content, "content_type")
+        time = seconds(message.get("create_time"))
+        place = self.transcript.place
+        if role == "assistant":
+            self._take_answer(message, content, time)
+            return
+        text = self._text_in(content)
+        if role == "tool":
+            self._end_answer()
+            self._take_result(text_at(author, "name"), text, time)
+            return
+        self._end_answer()
+        self._end_result()
+        if role == "system" or kind == "user_editable_context":
+            notes = object_in(object_in(message.get("metadata")).get("user_context_message_data"))
+            texts = [text, *(one for one in notes.values() if isinstance(one, str))]
+            self.transcript.system += [*dict.fromkeys(one for one in texts if one.strip())]
+        elif role == "user":
+            if text:
+                self.transcript.user([text_part(text)], time=time)
+        else:
+            raise SessionError(
+                f"{role!r} is not a role",
+                where=place,
+                hint="roles are system, user, assistant and tool",
+            )
+
+    def end(self) -> Transcript:
+        """All of it."""
+        self._end_answer()
+        self._end_result()
+        return self.transcript
+
+    def _take_answer(self, message: JsonObject, content: JsonObject, time: float | None) -> None:
+        if self._returned:
+            self._end_result()
+        kind, place = text_at(content, "content_type"), self.transcript.place
+        recipient = text_at(message, "recipient") or "all"
+        if not self._parts:
+            model = text_at(object_in(message.get("metadata")), "model_slug")
+            self._answered = time, model, place
+        if kind == "thoughts":
+            for one in objects_in(content.get("thoughts")):
+                words = "\n".join(filter(None, (text_at(one, "summary"), text_at(one, "content"))))
+                self._parts += [thought_part(words)] if words else []
+            return
+        if kind == "reasoning_recap":
+            self.transcript.leave_out("recap of thoughts", "a notice for display", place)
+            return
+        text = self._text_in(content)
+        if recipient == "all":
+            self._parts += [text_part(text)] if text else []
+            return
+        own = {"code" if kind == "code" else "input": cast("Json", text)}
+        arguments = _object_of(text) or own
+        id = text_at(message, "id") or f"call_{len(self.transcript.events)}_{len(self._parts)}"
+        self._parts.append(call_part(recipient, arguments, id=id))
+        self._called.append((id, recipient))
+
+    def _end_answer(self) -> None:
+        if self._parts:
+            time, model, place = self._answered
+            self.transcript.answer(self._parts, time=time, model=model, place=place)
+            self._parts = []
+
+    def _take_result(self, name: str, text: str, time: float | None) -> None:
+        if self._returned and self._back[1] == name:
+            self._returned.append(text)
+            return
+        self._end_result()
+        waiting = [one for one in self._called if one[1].split(".")[0] == name.split(".")[0]]
+        call = (waiting or self._called or [("", "")])[0]
+        if call[0]:
+            self._called.remove(call)
+            self._returned, self._back = [text], (call[0], name, time)
+        elif text:  # a file that the app shows the model, which nobody called for
+            self.transcript.user([text_part(text)], time=time)
+
+    def _end_result(self) -> None:
+        if self._returned:
+            id, _, time = self._back
+            text = "\n\n".join(filter(None, self._returned))
+            name = self.transcript.name_of(id)
+            self.transcript.results([result_part(name, {"result": text}, id=id)], time=time)
+            self._returned = []
+
+    def _text_in(self, content: JsonObject) -> str:
+        """The words of a message; pictures and recordings are not in the export."""
+        texts: list[str] = []
+        listed = content.get("parts")
+        for part in listed if isinstance(listed, list) else []:
+            if isinstance(part, str):
+                texts.append(part)
+            elif text := text_at(object_in(part), "text"):
+                texts.append(text)
+            else:
+                kind = text_at(object_in(part), "content_type") or "part"
+                why = "the export names it, and does not hold it"
+                self.transcript.put_aside(f"`{kind}`", why, self.transcript.place)
+        for field in ("title", "url", "text", "result", "user_profile", "user_instructions"):
+            texts += [text] if (text := text_at(content, field)) else []
+        return "\n".join(one for one in texts if one)
+
+
+# --- ShareGPT: turns with `from` and `value`, and calls among the words
+
+
+def is_sharegpt(run: JsonObject) -> bool:
+    """Whether an object is a conversation in ShareGPT's form."""
+    listed = run.get("conversations")
+    turns = objects_in(listed)
+    return isinstance(listed, list) and len(turns) == len(listed) > 0 and are_turns(turns)
+
+
+def are_turns(turns: list[JsonObject]) -> bool:
+    """Whether all of a list are turns of ShareGPT's."""
+    return all("from" in one and isinstance(one.get("value"), str) for one in turns)
+
+
+def read_sharegpt(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A conversation, with the tools that are declared beside it."""
+    yield _read_turns(
+        objects_in(run.get("conversations")),
+        str(run.get("id") or id),
+        where,
+        field=": conversations",
+        tools=run.get("tools"),
+        system=text_at(run, "system"),
+        model=text_at(run, "model"),
+    )
+
+
+def read_turns(turns: list[Json], id: str, where: str) -> Recording:
+    """Turns alone."""
+    return _read_turns(objects_in(turns), id, where, field=": messages")
+
+
+_SPEAKERS = {
+    **dict.fromkeys(("system",), "system"),
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "chatgpt", "model", "bing", "bard"), "assistant"),
+    **dict.fromkeys(("function_call", "function-call", "tool_call"), "call"),
+    **dict.fromkeys(
+        ("tool", "function", "observation", "ipython", "tool_response", "function_response",
+         "function-response"),
+        "result",
+    ),
+}  # fmt: skip
+"""Who a turn is from, by what converters write."""
+
+_PIECES = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_RESPONSES = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
+
+
+def _read_turns(
+    turns: Sequence[JsonObject],
+    id: str,
+    where: str,
+    *,
+    field: str,
+    tools: Json = None,
+    system: str = "",
+    model: str = "",
+) -> Recording:
+    transcript = Transcript(where, format="sharegpt")
+    transcript.system += [system] if system else []
+    declared = _declared(tools)
+    waiting: list[FunctionCall] = []
+    for at, turn in enumerate(turns):
+        place = transcript.place = f"{where}{field}[{at}]"
+        name, value = text_at(turn, "from"), text_at(turn, "value")
+        who = _SPEAKERS.get(name.lower())
+        if who is None:
+            known = ", ".join(sorted(_SPEAKERS))
+            raise SessionError(f"nobody is called {name!r}", where=place, hint=f"one of: {known}")
+        if who == "system":
+            transcript.system.append(value)  # tools that stand in it are declared there
+        elif who in ("assistant", "call"):
+            parts = [*_parts_of(value, is_call=who == "call")]
+            transcript.answer(parts, model=model)
+            waiting = [one.function_call for one in parts if one.function_call is not None]
+        elif who == "result":
+            results = [*_results_of(value, waiting)]
+            if results:
+                transcript.results(results)
+            elif value:
+                transcript.user([text_part(value)])
+            waiting = waiting[len(results) :]
+        else:
+            transcript.user([text_part(value)] if value else [])
+    if declared:
+        reading = dialect_named(CHAT).read({"tools": declared, "messages": []})
+        transcript.tools = tools_of(reading.tools)
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _declared(tools: Json) -> list[Json]:
+    """Tools as chats declare them; some files hold them as text."""
+    listed = cast("Json", parse_json(tools)) if isinstance(tools, str) else tools
+    declarations: list[Json] = []
+    for one in objects_in(listed if isinstance(listed, list) else [listed]):
+        inner = object_in(one.get("function")) or one
+        if text_at(inner, "name"):
+            declarations.append({"type": "function", "function": inner})
+    return declarations
+
+
+def _parts_of(text: str, *, is_call: bool) -> Iterator[Part]:
+    """The words and the calls of an answer, in their order."""
+    pieces = ["", text] if is_call else _PIECES.split(text)
+    for at, piece in enumerate(pieces):
+        call = read_call(piece) if at % 2 else None
+        if call is not None:
+            yield call_part(call.name, call.arguments, id=call.id)
+        elif at % 2 and not is_call:
+            yield text_part(f"<tool_call>{piece}</tool_call>")
+        elif piece.strip():
+            yield text_part(piece.strip())
+
+
+class NamedCall(NamedTuple):
+    """A call that stands in words."""
+
+    name: str
+    arguments: JsonObject
+    id: str | None = None
+
+
+def read_call(text: str) -> NamedCall | None:
+    """The call that a text is; None where it is not JSON, or has no name."""
+    call = _object_of(text)
+    name = text_at(call, "name")
+    arguments = call.get("arguments", call.get("parameters"))
+    inner = _object_of(arguments) if isinstance(arguments, str) else object_in(arguments)
+    return NamedCall(name, inner, text_at(call, "id") or None) if name else None
+
+
+def _object_of(text: str) -> JsonObject:
+    """The JSON object that a text is; empty where it is none."""
+    return object_in(cast("Json", parse_json(text.strip())))
+
+
+def _results_of(text: str, waiting: Sequence[FunctionCall]) -> Iterator[Part]:
+    """What tools returned, for the calls that wait; nothing where no call waits."""
+    inner = [one.strip() for one in _RESPONSES.findall(text)] or [text]
+    if waiting and len(inner) > len(waiting):  # more came back than was called for
+        last = len(waiting) - 1
+        inner = [*inner[:last], "\n".join(inner[last:])]
+    for call, one in zip(waiting, inner, strict=False):
+        yield result_part(call.name or "", {"result": one}, id=call.id)
+
+
+# --- Kimi CLI: a chat, with checkpoints and counts between its messages
+
+_KIMI = ("_system_prompt", "_checkpoint", "_usage")
+
+
+def is_kimi(row: JsonObject) -> bool:
+    """Whether a line is one that only Kimi CLI writes into its context."""
+    return row.get("role") in _KIMI
+
+
+def read_kimi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """The context of a session, `~/.kimi/sessions/*/*/context.jsonl`."""
+    transcript = Transcript(where, format="kimi-cli", provider=CHAT)
+    for line in lines:
+        row, transcript.place = line.value, line.where
+        role = text_at(row, "role")
+        if role == "_system_prompt":
+            transcript.system.append(text_at(row, "content"))
+        elif role in _KIMI:
+            why = "it says how long the conversation was, or marks a place in it"
+            transcript.leave_out(f"line `{role}`", why, line.where)
+        else:
+            _take_kimi(transcript, row)
+    yield transcript.recording(name, answered=not transcript.is_waiting)
+
+
+def _take_kimi(transcript: Transcript, row: JsonObject) -> None:
+    content = row.get("content")
+    listed = objects_in(content) if isinstance(content, list) else []
+    thoughts = [text_at(one, "think") for one in listed if one.get("type") == "think"]
+    rest: list[Json] = [one for one in listed if one.get("type") != "think"]
+    words: Json = (rest or None) if isinstance(content, list) else content
+    message: JsonObject = {**row, "content": words}
+    try:
+        reading = dialect_named(CHAT).read({"messages": [message]})
+    except UsageError as error:
+        raise SessionError(error.message, where=transcript.place, hint=error.hint) from None
+    parts = [thought_part(one) for one in thoughts if one]
+    parts += [
+        one.part
+        for turn in reading.turns
+        for one in turn.parts
+        if one.part.kind not in ("empty", "opaque")
+    ]
+    if row.get("role") == "assistant":
+        transcript.answer(parts)
+    elif row.get("role") == "tool":
+        transcript.results(parts)
+    elif row.get("role") in ("system", "developer"):
+        transcript.system += [part.text for part in parts if part.text]
+    else:
+        transcript.user(parts)
+
+
+# --- Aider: what was said in a terminal, and what was sent
+
+_STARTED = "# aider chat started at "
+_SENT = re.compile(r"(TO LLM|LLM RESPONSE) (\d{4}-\d\d-\d\dT[\d:]+)")
+_MODEL = re.compile(r"(?:Main model|Model): (\S+)")
+_BILL = re.compile(r"Tokens: ([\d.,]+k?) sent,(?: .*?)? ?([\d.,]+k?) received")
+
+
+def is_aider(data: bytes) -> bool:
+    """Whether a text is one of Aider's histories."""
+    start = data[:4_096].lstrip()
+    return start.startswith(_STARTED.encode()) or bool(_SENT.match(start.decode(errors="replace")))
+
+
+def read_aider_text(data: bytes) -> list[Json]:
+    """The chats of a history as objects, or the calls of `.aider.llm.history`."""
+    lines = data.decode(errors="replace").splitlines()
+    start = next((line for line in lines if line.strip()), "")
+    return [*(_read_sent(lines) if _SENT.match(start) else _read_said(lines))]
+
+
+def is_aider_chat(run: JsonObject) -> bool:
+    """Whether an object is a chat that was made of Aider's history."""
+    return "aider" in run and isinstance(run.get("messages"), list)
+
+
+def read_aider_chat(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A chat of Aider's: the words of both sides. Files that it sent along are not in it."""
+    transcript = Transcript(where, format="aider")
+    for at, one in enumerate(objects_in(run.get("messages"))):
+        transcript.place = f"{where}: messages[{at}]"
+        parts = [text_part(text_at(one, "content"))]
+        if one.get("role") == "assistant":
+            usage = msgspec.convert(one["usage"], Usage) if "usage" in one else None
+            transcript.answer(parts, model=text_at(run, "model"), usage=usage)
+        elif one.get("role") == "user":
+            transcript.user(parts, time=seconds(one.get("time")))
+        else:
+            why = "Aider shows it, and no model is sent it"
+            transcript.leave_out("notice", why, transcript.place)
+    if transcript.events:
+        yield transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _read_said(lines: Sequence[str]) -> Iterator[JsonObject]:
+    """The chats of `.aider.chat.history.md`: what the user said stands after `####`."""
+    # Aider ends such a line with two spaces; an answer may have headings of its own
+    marks = any(line.startswith("#### ") and line.endswith("  ") for line in lines)
+    chat: JsonObject | None = None
+    messages: list[Json] = []
+    who, words = "", list[str]()
+
+    def end_message() -> None:
+        text = "\n".join(words).strip()
+        if who and text:
+            message: JsonObject = {"role": who, "content": text}
+            messages.append(message)
+        words.clear()
+
+    for line in lines:
+        if line.startswith(_STARTED):
+            end_message()
+            if chat is not None:
+                yield _mark_commands(chat)
+            who, messages = "", []
+            chat = {"aider": line.removeprefix(_STARTED).strip(), "messages": messages}
+            continue
+        is_user = line.startswith("####") and (line.endswith("  ") or not marks)
+        speaker = "user" if is_user else "notice" if line.startswith(">") else "assistant"
+        if speaker == "assistant" and who in ("user", "notice") and not line.strip():
+            words.append("")
+            continue
+        if speaker != who:
+            end_message()
+            who = speaker
+        if speaker == "user":
+            words.append(line.removeprefix("####").strip())
+        elif speaker == "notice":
+            notice = line.removeprefix(">").strip()
+            words.append(notice)
+            model, bill = _MODEL.search(notice), _BILL.search(notice)
+            if chat is not None and model is not None and "model" not in chat:
+                chat["model"] = model[1]
+            if bill is not None:
+                _add_bill(messages, bill)
+        else:
+            words.append(line)
+    end_message()
+    if chat is not None:
+        yield _mark_commands(chat)
+
+
+_COMMAND = re.compile(r"/(?!ask|code|architect|context)\w+")
+
+
+def _mark_commands(chat: JsonObject) -> JsonObject:
+    """The chat, whose commands such as `/add file` are notices: they go to no model."""
+    for one in objects_in(chat["messages"]):
+        if one.get("role") == "user" and _COMMAND.match(text_at(one, "content")):
+            one["role"] = "notice"
+    return chat
+
+
+def _add_bill(messages: Sequence[Json], bill: re.Match[str]) -> None:
+    """Note what was billed with the answer before it; Aider writes thousands as `1.2k`."""
+    last = next((one for one in reversed(objects_in([*messages])) if one["role"] != "notice"), None)
+    usage = read_usage(*(_count(one) for one in bill.groups()))
+    if last is not None and last["role"] == "assistant" and usage is not None:
+        last["usage"] = msgspec.to_builtins(usage)
+
+
+def _count(text: str) -> int:
+    number = float(text.rstrip("k").replace(",", "") or 0)
+    return round(number * 1_000 if text.endswith("k") else number)
+
+
+def _read_sent(lines: Sequence[str]) -> Iterator[JsonObject]:
+    """The calls of `.aider.llm.history`: each line of a message begins with who says it."""
+    call: JsonObject | None = None
+    answer: list[str] | None = None
+    messages: list[Json] = []
+    role, words = "", list[str]()
+
+    def end_message() -> None:
+        if role:
+            message: JsonObject = {"role": role.lower(), "content": "\n".join(words)}
+            messages.append(message)
+        words.clear()
+
+    def ended() -> JsonObject | None:
+        nonlocal role
+        end_message()
+        role = ""
+        if call is not None and answer is not None:
+            message: JsonObject = {"role": "assistant", "content": "\n".join(answer)}
+            call["response"] = {"choices": [{"index": 0, "message": message}]}
+        return call
+
+    for line in lines:
+        head = _SENT.fullmatch(line.strip())
+        if head is not None and head[1] == "LLM RESPONSE":
+            end_message()
+            role, answer = "", []
+        elif head is not None:
+            if (whole := ended()) is not None:
+                yield whole
+            messages, answer = [], None
+            request: JsonObject = {"model": "", "messages": messages}
+            call = {"timestamp": head[2], "dialect": CHAT, "request": request}
+        elif answer is not None:
+            answer.append(line.removeprefix("ASSISTANT").removeprefix(" "))
+        elif line == "-------":
+            end_message()
+            role = ""
+        else:
+            who, _, rest = line.partition(" ")
+            if who in ("SYSTEM", "USER", "ASSISTANT"):
+                role = role or who
+                words.append(rest)
+            elif words:
+                words.append(line)
+    if (whole := ended()) is not None:
+        yield whole
