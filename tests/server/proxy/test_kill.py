@@ -29,7 +29,6 @@ from weft.server.proxy_store import ProxyStore
 
 CALLS = int(os.environ.get("WEFT_KILLS", "0")) or 3
 """How many calls the run has; between each two the proxy is killed."""
-"""What a proxy that starts and answers imports, which takes most of its time."""
 
 
 class Provider:
