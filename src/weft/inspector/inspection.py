@@ -623,10 +623,21 @@ class SharedTurns:
         """A request as compact JSON; it is compared with the one after it."""
         known = self._wholes.get((id(request), dialect))
         if known is None:
-            known = self._wholes[id(request), dialect] = request, compact(request.lower(dialect))
+            turns = request.lowered(dialect).turns
+            fields = (
+                f"{compact(key)}:{self._list_text(value) if key == turns else compact(value)}"
+                for key, value in request.lower(dialect).items()
+            )
+            known = self._wholes[id(request), dialect] = request, "{" + ",".join(fields) + "}"
             while len(self._wholes) > _FEW:
                 self._wholes.popitem(last=False)
         return known[1]
+
+    def _list_text(self, turns: Json) -> str:
+        """Turns as compact JSON: most of them stand in the requests before, too."""
+        if not isinstance(turns, list):
+            return compact(turns)
+        return f"[{','.join(map(self.text, turns))}]"
 
     def parts(self, request: Compilation, dialect: str) -> dict[str, set[str]]:
         """The parts of a request by the field they stand in, as texts."""
