@@ -14,6 +14,7 @@ from zlib import crc32
 
 import msgspec
 
+from weft.collector import collector_paused
 from weft.compiler.explain import NotedRows, SentTurns, notes_of
 from weft.compiler.prefix import Segment
 from weft.compiler.report import SentRow
@@ -106,13 +107,15 @@ def export_parts(
     pieces = Pieces()
     packed: list[_PackedStep] = []
     before: dict[str, _DrawnRequest] = {}
-    for step in inspection.steps:  # in their order: each costs what is new in it
-        if step.request is None:
-            before.pop(step.event.author, None)
-            continue
-        drawing = _DrawnRequest(inspection, step.number, pieces, before.get(step.event.author))
-        before[step.event.author] = drawing
-        packed.append(drawing.pack())
+    with collector_paused():  # all that is drawn stays until the file is written
+        for step in inspection.steps:  # in their order: each costs what is new in it
+            if step.request is None:
+                before.pop(step.event.author, None)
+                continue
+            known = before.get(step.event.author)
+            drawing = _DrawnRequest(inspection, step.number, pieces, known)
+            before[step.event.author] = drawing
+            packed.append(drawing.pack())
     size = 0
     for number, one in enumerate(reversed(packed)):
         if size > largest:
