@@ -116,6 +116,24 @@ def test_diagnostics_have_one_order_step_by_step_or_at_once(
         assert [*map(str, stepped.diagnostics)] == [*map(str, cold.diagnostics)]
 
 
+@pytest.mark.parametrize("policy", TOLD, ids=str)
+@pytest.mark.parametrize("author", ["bot", "helper"])
+def test_a_late_result_without_an_id_answers_its_call(policy: Policy, author: str) -> None:
+    call, result = call_part("look", {}), result_part("look", {"result": "Oslo"})
+    events = [
+        Event("user", to_content("Oslo")),
+        Event(author, Content(role="model", parts=(call,))),
+        Event(author, Content(role="user", parts=(result,))),
+    ]
+    grown = Session("s", state=STATE)
+    for event in events:
+        grown = grown.append(event)
+        stepped = compile(BOT.sees(policy), session=grown)
+    cold = compile(BOT.sees(policy), session=Session("s", state=STATE, events=events))
+    assert [*map(str, stepped.diagnostics)] == [*map(str, cold.diagnostics)]
+    assert stepped.wire == cold.wire
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=80)
 @given(events=logs())

@@ -170,6 +170,8 @@ class Thread:
         """The ids of calls that were sent: no other call may have them."""
         self.called: set[str] = set()
         """Further ids of calls that were made: a late result may name them, too."""
+        self.called_names: set[str] = set()
+        """The names of calls that were made: a late result without an id answers by the name."""
         self.features = Feature.NONE
         if self.basis.skim is not None:
             self.used_ids = self.basis.skim.calls_before(self.basis.start)
@@ -419,11 +421,16 @@ class Thread:
         if self.consumed <= self.basis.start and self.basis.skim is None:
             return False
         fresh: set[str] = set()
+        names: set[str] = set()
         late = False
         for item in built.items:
             for block in item.blocks:
                 if isinstance(block, CallBlock):
                     fresh.add(block.id)
+                    names.add(block.name)
+                elif isinstance(block, ResultBlock) and not block.call_id:
+                    name = block.name
+                    late = late or (name in self.called_names and name not in names)
                 elif isinstance(block, ResultBlock) and block.call_id not in fresh:
                     id = block.call_id
                     late = late or id in self.used_ids or id in self.called
@@ -445,6 +452,7 @@ class Thread:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
                         self.called.add(block.id)
+                        self.called_names.add(block.name)
 
 
 def _place_diagnostic(diagnostic: Diagnostic, places: Mapping[str, int]) -> PlacedFinding:
