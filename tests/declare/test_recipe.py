@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.support.recipes import Insertion, Place, Recipe
 
 NODE = '''@flow_node('Mark("key", "value")')
-@dataclass(frozen=True, repr=False, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Mark(ByFields, Composable):
     """Writes one text under a key."""
 

@@ -518,13 +518,13 @@ def test_the_page_is_driven_by_keyboard_alone(page: Any) -> None:
     page.wait_for_selector("dialog", state="detached")
     assert focus() == "I want to book", "the focus returns from the help"
     for _ in range(40):
-        if focus() == "s":
+        if focus().startswith("Fly me to City0"):
             break
         press("ArrowDown")
     else:
         for _ in range(40):
             press("ArrowUp")
-            if focus() == "s":
+            if focus().startswith("Fly me to City0"):
                 break
     press("Enter")
     page.wait_for_selector("[data-testid=messages][data-whole=true]")

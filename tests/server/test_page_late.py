@@ -100,8 +100,8 @@ def test_a_message_that_fails_behind_another_view_is_still_there(page: Any) -> N
     on_its_way = said.next()
     page.click("nav >> text=Request")
     page.wait_for_selector("[data-testid=messages]")
-    on_its_way.abort()
-    page.wait_for_selector(".trouble")
+    with page.expect_event("requestfailed"):
+        on_its_way.abort()
     page.click("nav >> text=Chat")
     page.wait_for_selector("[data-testid=chat] > [role=alert]")
     assert page.input_value("textarea") == "Do not lose me"

@@ -1018,8 +1018,8 @@ def _join_parts(steps: Iterable[_Step]) -> list[Item]:
     joined = list[Item]()
     for _, parts in groupby(steps, key=_place_of):
         first, *others = parts
-        kept = {id(block) for part in (first, *others) for block in part.item.blocks}
-        blocks = tuple(block for block in first.whole.blocks if id(block) in kept)
+        own = {id(block) for part in (first, *others) for block in part.item.blocks}
+        blocks = tuple(block for block in first.whole.blocks if id(block) in own)
         joined.append(msgspec.structs.replace(first.whole, blocks=blocks) if others else first.item)
     return joined
 
