@@ -371,10 +371,10 @@ def _thoughts(request: Wire, messages: list[Wire], chance: random.Random) -> Non
         thought: Wire = {
             "type": "thinking",
             "thinking": chance.choice(["", "hm " * 300]),
-            "signature": chance.choice(["", f"Zm9v{number}"]),
+            "signature": chance.choice(["", f"Zm9v{number:04}"]),
         }
         if "parts" in message:
-            thought = {"text": "hm", "thought": True, "thoughtSignature": f"c2ln{number}"}
+            thought = {"text": "hm", "thought": True, "thoughtSignature": f"c2ln{number:04}"}
         pieces.insert(chance.randint(0, len(pieces)), thought)
 
 
