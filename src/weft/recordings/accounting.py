@@ -284,7 +284,7 @@ def _below(value: Json, place: str, field: str, *, inside: bool = False) -> Iter
 def _object(value: JsonObject, place: str, field: str, *, inside: bool) -> Iterator[Found]:
     if _is_display(value) or _declares_tool(value):
         return
-    authored = _authored(value, place) if not inside else None
+    authored = _count_authored(value, place) if not inside else None
     if authored is not None:
         yield from authored
         return
@@ -324,7 +324,7 @@ def _object(value: JsonObject, place: str, field: str, *, inside: bool) -> Itera
             yield from _below(one, f"{place}.{key}", key, inside=inside or speaks)
 
 
-def _authored(value: JsonObject, place: str) -> Iterator[Found] | None:
+def _count_authored(value: JsonObject, place: str) -> Iterator[Found] | None:
     """What a message holds that says who speaks in `from` or `author`; None for any other."""
     if isinstance(value.get("from"), str) and isinstance(value.get("value"), str):
         return _find_in_words(text_at(value, "value"), text_at(value, "from"), place)

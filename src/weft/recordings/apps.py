@@ -260,7 +260,7 @@ def _read_turns(
 ) -> Recording:
     transcript = Transcript(where, format="sharegpt")
     transcript.system += [system] if system else []
-    declared = _declared(tools)
+    declared = _list_functions(tools)
     waiting: list[FunctionCall] = []
     for at, turn in enumerate(turns):
         place = transcript.place = f"{where}{field}[{at}]"
@@ -290,7 +290,7 @@ def _read_turns(
     return transcript.recording(id, answered=not transcript.is_waiting)
 
 
-def _declared(tools: Json) -> list[Json]:
+def _list_functions(tools: Json) -> list[Json]:
     """Tools as chats declare them; some files hold them as text."""
     listed = cast("Json", parse_json(tools)) if isinstance(tools, str) else tools
     declarations: list[Json] = []
@@ -529,7 +529,7 @@ def _read_sent(lines: Sequence[str]) -> Iterator[JsonObject]:
             messages.append(message)
         words.clear()
 
-    def ended() -> JsonObject | None:
+    def take_message() -> JsonObject | None:
         nonlocal role
         end_message()
         role = ""
@@ -544,7 +544,7 @@ def _read_sent(lines: Sequence[str]) -> Iterator[JsonObject]:
             end_message()
             role, answer = "", []
         elif head is not None:
-            if (whole := ended()) is not None:
+            if (whole := take_message()) is not None:
                 yield whole
             messages, answer = [], None
             request: JsonObject = {"model": "", "messages": messages}
@@ -561,5 +561,5 @@ def _read_sent(lines: Sequence[str]) -> Iterator[JsonObject]:
                 words.append(rest)
             elif words:
                 words.append(line)
-    if (whole := ended()) is not None:
+    if (whole := take_message()) is not None:
         yield whole
