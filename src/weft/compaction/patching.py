@@ -7,6 +7,7 @@ dropped goes with its message, and what they added is a message of its own.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -58,8 +59,9 @@ class RequestEdit(NamedTuple):
     """What a policy did to a request: by message what changed and what goes, and what is new.
 
     A message whose drops are the empty path goes as a whole. `plain` and `seen` are the items
-    without the policy and with it. In an earlier request that this one begins with, the first
-    `stable` messages were the same.
+    without the policy and with it; `reaches` has, for each of both, the highest message that it or
+    an item before it stands in: a late result stands far from its call. In an earlier request that
+    this one begins with, the first `stable` messages were the same.
     """
 
     changes: Mapping[int, list[PartChange]] = {}
@@ -67,6 +69,7 @@ class RequestEdit(NamedTuple):
     insertions: Sequence[Insertion] = ()
     plain: Sequence[Item] = ()
     seen: Sequence[Item] = ()
+    reaches: tuple[Sequence[int], Sequence[int]] = ((), ())
     stable: int = 0
 
     @property
@@ -93,7 +96,11 @@ def compare_items(
     places = _Places(history)
     ends = [places.count_common(plain, earlier.plain), places.count_common(seen, earlier.seen)]
     gone = (*earlier.plain[ends[0] :], *earlier.seen[ends[1] :])
-    first = _first_message((plain, seen), ends, gone, places, history.length)
+    reaches = (
+        places.reaches_of(plain, earlier.reaches[0][: ends[0]]),
+        places.reaches_of(seen, earlier.reaches[1][: ends[1]]),
+    )
+    first = _first_message((plain, seen), reaches, ends, gone, places, history.length)
     changes = {at: listed for at, listed in earlier.changes.items() if at < first}
     drops = {at: listed for at, listed in earlier.drops.items() if at < first}
     insertions, changed = _keep_insertions(earlier, seen, ends[1], first)
@@ -125,7 +132,7 @@ def compare_items(
         elif item not in plain:  # every request may have it, policy or not
             waiting.append(item)
     insertions += [Insertion(history.length, one) for one in waiting]
-    edit = RequestEdit(changes, drops, insertions, plain, seen)
+    edit = RequestEdit(changes, drops, insertions, plain, seen, reaches)
     return edit._replace(stable=_count_stable(edit, earlier, changed, length))
 
 
@@ -144,6 +151,7 @@ def _keep_insertions(
 
 def _first_message(
     both: tuple[Sequence[Item], Sequence[Item]],
+    reaches: tuple[Sequence[int], Sequence[int]],
     ends: list[int],
     gone: Sequence[Item],
     places: "_Places",
@@ -160,16 +168,15 @@ def _first_message(
         first = min((first, *(min(one) for one in waiting if one)))
         waiting = list[list[int]]()
         for side, items in enumerate(both):
-            # what stands nowhere goes with what follows it
-            while ends[side] and _reaches(places.messages_of(items[ends[side] - 1]), first):
+            while ends[side]:
+                messages = places.messages_of(items[ends[side] - 1])
+                # what stands nowhere goes with what follows it
+                if messages and reaches[side][ends[side] - 1] < first:
+                    break
                 ends[side] -= 1
-                waiting.append(places.messages_of(items[ends[side]]))
+                waiting.append(messages)
         if not any(waiting):
             return first
-
-
-def _reaches(messages: Sequence[int], first: int) -> bool:
-    return not messages or max(messages) >= first
 
 
 def _count_stable(edit: RequestEdit, earlier: RequestEdit, first: int, length: int) -> int:
@@ -257,6 +264,18 @@ class _Places:
     def messages_of(self, item: Item) -> list[int]:
         """The messages that an item stands in."""
         return [self.at(key).message for key, _ in self.keys(item)]
+
+    def reaches_of(self, items: Sequence[Item], known: Sequence[int]) -> Sequence[int]:
+        """For each item the highest message that it or one before it stands in.
+
+        It is `known` of the first ones.
+        """
+        reaches = [*known]
+        highest = reaches[-1] if reaches else -1
+        for item in islice(items, len(reaches), None):
+            highest = max(highest, *self.messages_of(item), -1)
+            reaches.append(highest)
+        return reaches
 
     def count_common(self, items: Sequence[Item], earlier: Sequence[Item]) -> int:
         """How many of the first items are the same."""
