@@ -18,12 +18,15 @@ Wire = dict[str, Any]
 
 def is_legal(dialect: str, request: Wire) -> bool:
     """Whether nothing is wrong with the turns of a request."""
+    turns = request.get(_turns_of(dialect))
+    if isinstance(turns, list) and len(_objects(turns)) < len(turns):
+        return False  # the judges read objects alone
     return next(_JUDGES[dialect](request), None) is None
 
 
 def new_problems(dialect: str, before: Wire, after: Wire) -> Counter[str]:
     """What is wrong with a request and was not wrong with the one that it was made of."""
-    turns = {"gemini": "contents", "openai-responses": "input"}.get(dialect, "messages")
+    turns = _turns_of(dialect)
     came, went = _objects(before.get(turns)), _objects(after.get(turns))
     # types are asked of one message after the other, so the same ones cancel each other out
     same = {id(one) for one in came} & {id(one) for one in went}
@@ -45,6 +48,10 @@ def _misfits(dialect: str, request: Wire) -> list[str]:
     if dialect == "gemini":
         return gemini_misfits(request)
     return misfits(request, request_type(dialect))
+
+
+def _turns_of(dialect: str) -> str:
+    return {"gemini": "contents", "openai-responses": "input"}.get(dialect, "messages")
 
 
 def _objects(value: object) -> list[Wire]:

@@ -16,7 +16,7 @@ from weft import C
 HISTORIES = int(os.environ.get("WEFT_HISTORIES", "48"))
 START = int(os.environ.get("WEFT_FIRST_HISTORY", "0"))
 
-FOUND = (38, 44, 205, 629, 1448, 31109)
+FOUND = (38, 44, 205, 629, 1448, 31109, 32242)
 """Seeds that a law did not hold for once."""
 
 

@@ -1042,9 +1042,13 @@ def _pass_on_shared(steps: list[_Step], going: Set[int]) -> list[_Step]:
 
 def _find_heir(steps: list[_Step], at: int, going: Set[int]) -> int:
     """The index of another call of the same item that stays; below 0 for none."""
-    near = range(max(0, at - steps[at].number), len(steps))
-    same = (one for one in near if steps[one].place == steps[at].place)
-    return next((one for one in same if steps[one].number not in going), -1)
+    for near in (range(at + 1, len(steps)), range(at - 1, -1, -1)):  # they stand side by side
+        for one in near:
+            if steps[one].place != steps[at].place:
+                break
+            if steps[one].number not in going:
+                return one
+    return -1
 
 
 def _with_blocks(step: _Step, blocks: tuple[Block, ...], more: int) -> _Step:

@@ -110,14 +110,8 @@ class _Database:
     def list_grok(self) -> Iterator[tuple[str, list[Json]]]:
         """The messages of each session of Grok CLI, which are those of the AI SDK."""
         rows = self.database.execute("SELECT * FROM messages ORDER BY session_id, seq").fetchall()
-        if not rows:
-            raise SessionError("there is no session in it", where=self.name)
-        sessions: dict[str, list[Json]] = {}
-        for row in rows:
-            where = f"{self.name}: messages {row['session_id']} {row['seq']}"
-            message = read_json(str(row["message_json"]), where, self.mended.add)
-            sessions.setdefault(str(row["session_id"]), []).append(message)
-        yield from sessions.items()
+        named = [(f"messages {row['session_id']} {row['seq']}", row) for row in rows]
+        yield from self._list_by_session(named, "message_json")
 
     def list_checkpoints(self) -> Iterator[tuple[str, list[Json]]]:
         """The messages of each thread of LangGraph: those of its last checkpoint."""
@@ -149,14 +143,20 @@ class _Database:
     def list_items(self) -> Iterator[tuple[str, list[Json]]]:
         """The items of each session of openai-agents, in the order in which it began."""
         rows = self.database.execute("SELECT * FROM agent_messages ORDER BY id").fetchall()
+        named = [(f"agent_messages {row['id']}", row) for row in rows]
+        yield from self._list_by_session(named, "message_data")
+
+    def _list_by_session(
+        self, rows: Sequence[tuple[str, sqlite3.Row]], column: str
+    ) -> Iterator[tuple[str, list[Json]]]:
+        """The JSON that a column holds, session by session; each row has its name for errors."""
         if not rows:
             raise SessionError("there is no session in it", where=self.name)
-        items: dict[str, list[Json]] = {}
-        for row in rows:
-            where = f"{self.name}: agent_messages {row['id']}"
-            item = read_json(str(row["message_data"]), where, self.mended.add)
-            items.setdefault(str(row["session_id"]), []).append(item)
-        yield from items.items()
+        sessions: dict[str, list[Json]] = {}
+        for name, row in rows:
+            value = read_json(str(row[column]), f"{self.name}: {name}", self.mended.add)
+            sessions.setdefault(str(row["session_id"]), []).append(value)
+        yield from sessions.items()
 
     def recordings(self) -> Iterator[Recording]:
         """Its sessions, in the order they were made."""
