@@ -163,6 +163,19 @@ def test_a_rehearsed_what_if_is_the_one_that_is_worked_out_when_asked(policy: st
     assert questions.what_if(rehearsed, 12, variant) == cold
 
 
+def test_a_what_if_after_a_rehearsal_weighs_no_note_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = Variant(policy="C.window(3)")
+    inspection, asked = inspected()[0], inspected()[0]
+    asked.session = inspection.session
+    assert not list(inspection.explain_last(variant)), "nothing was rehearsed yet"
+    assert list(inspection.rehearse(variant))
+    assert list(inspection.explain_last(variant))
+    expected = questions.what_if(asked, 12, variant)
+    assert expected["view"]["left_out"], "there are notes to weigh"
+    monkeypatch.setattr("weft.compiler.explain._left_out", None)
+    assert questions.what_if(inspection, 12, variant) == expected
+
+
 def test_what_if_refuses_what_is_no_policy() -> None:
     inspection, _ = inspected(1)
     with pytest.raises(UsageError, match="no step 99"):

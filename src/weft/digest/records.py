@@ -424,6 +424,8 @@ class _Shower:
         return self._show(value, 0)
 
     def _show(self, value: Json, depth: int) -> Json:
+        if value.__class__ in _BARE:
+            return value
         if isinstance(value, str):
             known = self._texts.get(value) if len(value) >= _LONG else None
             return _shorten(value, self._detail.letters) if known is None else known
@@ -469,7 +471,10 @@ class _Shower:
             members = table.units[at]
             ends = [row for row in members if row in table.ends] if short else []
             rows: list[Json] = [
-                [self._show(table.rows[row][column], depth + 1) for column in places]
+                [
+                    cell if cell.__class__ in _BARE else self._show(cell, depth + 1)
+                    for cell in map(table.rows[row].__getitem__, places)
+                ]
                 for row in ends or members
             ]
             if ends and len(ends) < len(members):
@@ -645,6 +650,10 @@ def _range(rows: list[Json]) -> str:
     if len(numbers) < len(rows):
         return ""
     return f", from {min(numbers)} to {max(numbers)}"
+
+
+_BARE = frozenset((int, float, bool, type(None)))
+"""What is shown as it is: most cells of most tables."""
 
 
 def _shorten(text: str, letters: int) -> str:

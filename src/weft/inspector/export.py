@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 
 from weft.collector import collector_paused
-from weft.compiler.explain import NotedRows, SentTurns, notes_of
+from weft.compiler.explain import SentTurns, notes_of
 from weft.compiler.prefix import Segment
 from weft.compiler.report import SentRow
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
@@ -177,8 +177,6 @@ class Pieces:
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
         self._parts: dict[str, int] = {}
-        self.noted_rows: dict[tuple[str, str], NotedRows] = {}
-        """What is said of the notes of each agent under each model."""
         self.links: dict[int, tuple[Note, JsonObject]] = {}
         """What each note did, as it is shown."""
         self._used_texts: set[int] = set()
@@ -292,8 +290,7 @@ class _DrawnRequest:
         lead = len(lowered.lead)
         known = before._sent if before is not None else None
         self._sent = SentTurns(request, known, max(0, self._common - lead))
-        noted = pieces.noted_rows.setdefault((request.prompt.agent, request.prompt.model), {})
-        self._view = RequestView(inspection, number, self._sent, noted)
+        self._view = RequestView(inspection, number, self._sent)
         self._draw_segments(before)
         self._draw_texts(before)
         self._draw_rows(before)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import Cost, cost_of, rates_for, read_again
-from weft.compiler.explain import source_of
+from weft.compiler.explain import NotedRows, explain, source_of
 from weft.compiler.mask import Mask, MaskRules, rules_of
 from weft.compiler.prefix import TurnSegments
 from weft.compiler.receipt import billed_load
@@ -48,6 +48,7 @@ from weft.replay.steps import (
     homes_of,
     is_answer,
     protect_as,
+    speaker_of,
     under_policy,
 )
 from weft.runtime.approvals import pending_in
@@ -414,6 +415,19 @@ class Inspection:
         with self.lock:
             self._rehearsed[variant] = other
 
+    def explain_last(self, variant: Variant) -> Iterator[AnsweredStep]:
+        """After a rehearsal: what is said of the notes of each agent's last request.
+
+        Of the requests before them it is the same, so that a what-if finds it.
+        """
+        other = self._rehearsed.get(variant)
+        if other is None:
+            return
+        for step in {speaker_of(step.event): step for step in other.steps}.values():
+            if step.request is not None:
+                explain(step.request, None, other.shared.noted_rows(step.request))
+                yield step
+
     @contextmanager
     def watch(self) -> Generator[None]:
         """Somebody looks at the session. What was rehearsed goes when the last one has left."""
@@ -606,9 +620,14 @@ class SharedTurns:
         """Where the program is written, once somebody has looked."""
         self.last_view: object = None
         """The view of the step of a variant that was asked for last."""
+        self._noted_rows: dict[tuple[str, str], NotedRows] = {}
         self._texts: dict[int, tuple[object, str]] = {}
         self._wholes: OrderedDict[tuple[int, str], tuple[Compilation, str]] = OrderedDict()
         self._parts: dict[tuple[int, str], tuple[Compilation, dict[str, set[str]]]] = {}
+
+    def noted_rows(self, request: Compilation) -> NotedRows:
+        """What is said of the notes of a request's agent under its model."""
+        return self._noted_rows.setdefault((request.prompt.agent, request.prompt.model), {})
 
     def text(self, value: Json) -> str:
         """A part of a request as compact JSON."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
-from weft.compiler.explain import NotedRows, SentTurns, explain, notes_of
+from weft.compiler.explain import SentTurns, explain, notes_of
 from weft.compiler.mask import Mask
 from weft.compiler.prefix import SourceMap
 from weft.compiler.report import Report, SentRow, block_text
@@ -39,19 +39,17 @@ class RequestView:
         inspection: Inspection,
         number: int,
         turns: SentTurns | None = None,
-        noted_rows: NotedRows | None = None,
     ) -> None:
         self.inspection = inspection
         self.number = number
         self.request = inspection.request(number)
         self.mask = inspection.request_mask
         self._turns = turns
-        self._noted_rows = noted_rows
 
     @cached_property
     def report(self) -> Report:
         """Its report."""
-        return explain(self.request, self._turns, self._noted_rows)
+        return explain(self.request, self._turns, self.inspection.shared.noted_rows(self.request))
 
     @cached_property
     def text(self) -> str:

@@ -578,7 +578,8 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
     spent = 0.0
     with inspection.watch():
         for policy in REHEARSED:
-            walk = inspection.rehearse(Variant(policy=policy))
+            variant = Variant(policy=policy)
+            walk = itertools.chain(inspection.rehearse(variant), inspection.explain_last(variant))
             done = False
             while not done and spent < _LONGEST:
                 # nobody who asks or runs waits for a rehearsal
