@@ -607,6 +607,8 @@ class AnthropicDialect(Dialect):
                 tools.append(WeighedTool(*named, object_in(tool.get("input_schema"))))
         if wire.get("mcp_servers"):
             uncounted["the tools of its MCP servers"] = None
+        if "clear_tool_uses_20250919" in _list_edits(wire):
+            uncounted[STORED] = None  # how much it has cleared before
         form = object_in(object_in(wire.get("output_config")).get("format"))
         return WeighedHead(
             system=tuple(_block_text(block) for block in as_list(wire.get("system"))),
@@ -617,7 +619,7 @@ class AnthropicDialect(Dialect):
             later=LATER in uncounted,
             thinking=object_in(wire.get("thinking")).get("type") in ("enabled", "adaptive"),
             adaptive=object_in(wire.get("thinking")).get("type") == "adaptive",
-            stateful=any(wire.get(key) for key in _STATEFUL),
+            stateful=any(wire.get(key) for key in _STATEFUL) or bool(_list_edits(wire) - _CLEARS),
             own=own,
             uncounted=tuple(uncounted),
         )
@@ -1048,7 +1050,16 @@ def _read_output(form: Json) -> ReadOutput | None:
 # --- counting
 
 
-_STATEFUL = ("container", "context_management", "thread")
+_STATEFUL = ("container", "thread")
+
+_CLEARS = {"clear_thinking_20251015", "clear_tool_uses_20250919"}
+"""What a provider leaves out of a request when it reads it; the request itself has all of it."""
+
+
+def _list_edits(wire: JsonObject) -> set[str]:
+    """What the provider is told to do with a conversation that grows too long."""
+    edits = as_list(object_in(wire.get("context_management")).get("edits"))
+    return {as_text(object_in(edit).get("type")) for edit in edits}
 
 
 def _weigh_block(pointer: str, block: Json) -> list[Quantity]:

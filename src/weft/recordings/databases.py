@@ -1,4 +1,4 @@
-"""Databases of sessions: google-adk's, openai-agents', Goose's, Grok CLI's, and LangGraph's.
+"""Databases of sessions: of google-adk, openai-agents, OpenCode, Goose, Grok CLI and LangGraph.
 
 They are read as data. The oldest schema of google-adk stores an event's actions pickled, and a
 pickle runs code when it is opened, so those are set aside by name. LangGraph packs objects by the
@@ -28,8 +28,8 @@ SQLITE = b"SQLite format 3\x00"
 
 _HINT = (
     "google-adk's databases have the tables `sessions` and `events`, those of openai-agents"
-    " `agent_sessions` and `agent_messages`, Goose's and Grok CLI's `messages`,"
-    " LangGraph's `checkpoints`"
+    " `agent_sessions` and `agent_messages`, OpenCode's `message` and `part`,"
+    " Goose's and Grok CLI's `messages`, LangGraph's `checkpoints`"
 )
 
 _JSON = (
@@ -84,6 +84,8 @@ class _Database:
             return "goose", self.list_goose()
         if {"session_id", "seq", "message_json"} <= {*self._columns("messages")}:
             return "vercel", self.list_grok()
+        if {"message_id", "session_id", "data"} <= {*self._columns("part")}:
+            return "opencode", self.list_opencode()
         if {"thread_id", "checkpoint_id", "checkpoint"} <= {*self._columns("checkpoints")}:
             return "langchain", self.list_checkpoints()
         return None
@@ -112,6 +114,25 @@ class _Database:
         rows = self.database.execute("SELECT * FROM messages ORDER BY session_id, seq").fetchall()
         named = [(f"messages {row['session_id']} {row['seq']}", row) for row in rows]
         yield from self._list_by_session(named, "message_json")
+
+    def list_opencode(self) -> Iterator[tuple[str, list[Json]]]:
+        """The messages of each session of OpenCode with their parts, as its export has them."""
+        parts: dict[str, list[Json]] = {}
+        for row in self.database.execute("SELECT * FROM part ORDER BY message_id, id"):
+            part = self._json(row["data"], f"{self.name}: part {row['id']}")
+            parts.setdefault(str(row["message_id"]), []).append(part)
+        sessions: dict[str, list[Json]] = {}
+        for row in self.database.execute("SELECT * FROM message ORDER BY time_created, id"):
+            id, session = str(row["id"]), str(row["session_id"])
+            info = self._json(row["data"], f"{self.name}: message {id}")
+            message: JsonObject = {
+                "info": {**info, "id": id, "sessionID": session},
+                "parts": parts.get(id, []),
+            }
+            sessions.setdefault(session, []).append(message)
+        if not sessions:
+            raise SessionError("there is no session in it", where=self.name)
+        yield from sessions.items()
 
     def list_checkpoints(self) -> Iterator[tuple[str, list[Json]]]:
         """The messages of each thread of LangGraph: those of its last checkpoint."""

@@ -5,7 +5,7 @@ agent-framework. Each reader says who spoke, in order; what was never sent is se
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -74,17 +74,28 @@ def _is_gemini_cli(run: JsonObject) -> bool:
 def _read_gemini_cli(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     """A saved chat: an answer holds its calls, and each call what it returned."""
     transcript = Transcript(where, format="gemini-cli", provider="gemini")
-    for at, message in enumerate(objects_in(run.get("messages"))):
+    messages = objects_in(run.get("messages"))
+    # newer versions keep the results as they were sent, too
+    sent = {id for one in messages if text_at(one, "type") == "user" for id in _answered_ids(one)}
+    for at, message in enumerate(messages):
         transcript.place = f"{where}: messages[{at}]"
         time = seconds(message.get("timestamp"))
         kind, content = text_at(message, "type"), message.get("content")
-        if kind == "user":
+        if kind == "user" and _answered_ids(message):
+            transcript.results(_gemini_parts(content), time=time)
+        elif kind == "user":
             transcript.user(_gemini_parts(content), time=time)
         elif kind == "gemini":
-            _take_gemini(transcript, message, time)
+            _take_gemini(transcript, message, time, sent)
         else:
             transcript.leave_out(f"message `{kind}`", "a notice for display", transcript.place)
     yield transcript.recording(text_at(run, "sessionId") or id, answered=not transcript.is_waiting)
+
+
+def _answered_ids(message: JsonObject) -> list[str]:
+    """The calls that a message of the user's role has the results of."""
+    answers = (one.get("functionResponse") for one in objects_in(message.get("content")))
+    return [text_at(object_in(one), "id") for one in answers if one]
 
 
 def _gemini_parts(content: Json) -> list[Part]:
@@ -94,7 +105,10 @@ def _gemini_parts(content: Json) -> list[Part]:
     return [one.part for turn in reading.turns for one in turn.parts]
 
 
-def _take_gemini(transcript: Transcript, message: JsonObject, time: float | None) -> None:
+def _take_gemini(
+    transcript: Transcript, message: JsonObject, time: float | None, sent: Container[str]
+) -> None:
+    """An answer with its calls, and what those returned that were not `sent` in a message."""
     parts = [
         thought_part(f"**{text_at(one, 'subject')}** {text_at(one, 'description')}")
         for one in objects_in(message.get("thoughts"))
@@ -104,7 +118,7 @@ def _take_gemini(transcript: Transcript, message: JsonObject, time: float | None
     for call in objects_in(message.get("toolCalls")):
         name, call_id = text_at(call, "name"), text_at(call, "id")
         parts.append(call_part(name, object_in(call.get("args")), id=call_id))
-        returned = call.get("result")
+        returned = call.get("result") if call_id not in sent else None
         listed = _gemini_parts(returned) if isinstance(returned, list) else []
         answered = [part for part in listed if part.function_response is not None]
         media = [part for part in listed if part.kind == "media"]
@@ -137,17 +151,30 @@ def read_gemini_lines(
     messages: dict[str, tuple[JsonObject, str]] = {}
     asides = Asides()
     excused: set[str] = set()
+
+    def take_back(ids: Iterable[str]) -> None:
+        for id in [*ids]:
+            asides.add("message", "it was taken back", messages[id][1])
+            excused.add(messages[id][1])
+            del messages[id]
+
     for line in lines:
         row = line.value
+        replaced = object_in(row.get("$set")).get("messages")
         if isinstance(row.get("$set"), dict):
             run.update(object_in(row["$set"]))
+        if isinstance(replaced, list):
+            now = {text_at(one, "id") or line.where: one for one in objects_in(replaced)}
+            take_back(id for id in messages if id not in now)
+            excused.update(place for id, (_, place) in messages.items() if id in now)
+            messages = {id: (one, line.where) for id, one in now.items()}
+        elif "$set" in row:
+            pass
         elif "$rewindTo" in row:
             ids = [*messages]
             back = text_at(row, "$rewindTo")
-            for id in ids[ids.index(back) if back in ids else len(ids) :]:
-                asides.add("message", "it was taken back", messages[id][1])
-                excused.add(messages[id][1])
-                del messages[id]
+            # who goes back to what is not there begins anew
+            take_back(ids[ids.index(back) if back in ids else 0 :])
         elif "type" in row:
             id = text_at(row, "id") or line.where
             if id in messages:
