@@ -435,11 +435,31 @@ def _huge_words(request: Wire, messages: list[Wire], chance: random.Random) -> N
     )
 
 
+def _system_texts(request: Wire, messages: list[Wire], chance: random.Random) -> None:
+    """What coding agents tell a model by the way, which a provider takes at some places only."""
+    for at in range(len(messages), 0, -1):
+        spoken = messages[at - 1].get("role") in ("user", "tool")
+        if "contents" in request or not spoken or chance.random() < 0.6:
+            continue
+        words = f"Reminder {chance.randrange(4)}: the list of tasks is empty."
+        text: Wire = {"role": "system", "content": words}
+        if chance.random() < 0.2:
+            text["content"] = [{"type": "text", "text": words, "cache_control": MARK}]
+        if chance.random() < 0.1:
+            text["clear_at"] = "next_user_message"
+        messages.insert(at, text)
+    if "messages" in request and chance.random() < 0.5:
+        request["model"] = "claude-opus-4-8"
+        edits = [{"type": "clear_thinking_20251015", "keep": "all"}]
+        request["context_management"] = {"edits": edits}
+
+
 DAMAGES = [
     Damage(work.__name__.lstrip("_"), work)
     for work in (
         _missing, _twice, _empty_result, _odd_arguments, _odd_id, _handle_like, _same_ids,
         _later_results, _shuffled, _merged, _begins_late, _prefilled, _odd_message, _marks,
         _thoughts, _media, _own_recall, _no_tools, _odd_options, _huge_words,
+        _system_texts,
     )
 ]  # fmt: skip

@@ -114,8 +114,16 @@ def _claude(request: Wire) -> Iterator[str]:
             turns.append((message.get("role"), blocks))
     if not turns or turns[0][0] != "user":
         yield "the user does not begin"
-    if any(role not in ("user", "assistant") for role, _ in turns):
+    if any(role not in ("user", "assistant", "system") for role, _ in turns):
         yield "a role is unknown"
+    roles = [one.get("role") for one in messages if one.get("content") != []]
+    for at, role in enumerate(roles):
+        if role == "system":
+            if roles[max(0, at - 1)] != "user":
+                yield "a system text follows no words of the user"
+            if roles[at + 1 : at + 2] not in ([], ["assistant"]):
+                yield "the model does not speak after a system text"
+    turns = [one for one in turns if one[0] != "system"]
     waiting: list[str] = []
     called: Counter[str] = Counter()
     for _, blocks in [*turns, ("user", [])]:

@@ -93,12 +93,30 @@ def _faults_of_one(case: Case, request: Wire, compacted: weft.Compacted) -> Iter
     newest = _newest(came)
     if case.policy in _AUTO and json.dumps(newest)[1:-1] not in json.dumps(went):
         yield Fault("the newest words of the user were changed", "")
+    if case.policy in _AUTO and _told(went) != _told(came):
+        yield Fault("a system text was lost", "")
     if after.get("system") is not request.get("system"):
         yield Fault("the system text was changed", "")
 
 
 _AUTO = (C.auto(), C.auto(lossless=True), C.auto(fold=False))
 """Policies that change nothing that the user says now."""
+
+
+def _told(messages: list[Any]) -> list[str]:
+    """The system texts of a conversation, wherever they stand."""
+    said = [one.get("content") for one in messages if _is_system(one)]
+    texts = [
+        str(one.get("text"))
+        for content in said
+        for one in ([{"text": content}] if isinstance(content, str) else _list(content))
+        if isinstance(one, dict)
+    ]
+    return sorted(texts)
+
+
+def _is_system(message: object) -> bool:
+    return isinstance(message, dict) and message.get("role") == "system"
 
 
 def _signed(messages: list[Any]) -> Counter[str]:

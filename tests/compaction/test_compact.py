@@ -394,3 +394,97 @@ def test_what_a_first_request_costs_is_known_without_reading_it_twice(
     assert sum(read) == len(TALKS[dialect].messages(request))
     first = compacted.request
     assert weft.compact(request, C.auto()).request == first
+
+
+CLAUDE_CODE: Wire = {
+    "model": "claude-opus-4-8",
+    "metadata": {"user_id": "{}"},
+    "thinking": {"type": "adaptive"},
+    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+    "output_config": {"effort": "high"},
+    "stream": True,
+}
+
+CODEX: Wire = {
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": "medium", "summary": "auto"},
+    "store": False,
+    "include": ["reasoning.encrypted_content"],
+    "prompt_cache_key": "k",
+    "client_metadata": {"turn_id": "t1"},
+    "text": {"verbosity": "medium"},
+    "stream": True,
+}
+
+OPENCODE: Wire = {
+    "max_tokens": 32000,
+    "reasoning_effort": "medium",
+    "tool_choice": "auto",
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
+
+GEMINI_CLI: Wire = {
+    "generationConfig": {
+        "temperature": 1, "topP": 0.95, "topK": 64,
+        "thinkingConfig": {"includeThoughts": True, "thinkingBudget": 8192},
+    },
+}  # fmt: skip
+
+TOOL_CLEARING: Wire = {
+    "context_management": {"edits": [{"type": "clear_tool_uses_20250919", "keep": {"value": 9}}]}
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "options"),
+    [
+        ("anthropic", CLAUDE_CODE),
+        ("anthropic", TOOL_CLEARING),
+        ("openai-responses", CODEX),
+        ("openai-chat", OPENCODE),
+        ("gemini", GEMINI_CLI),
+    ],
+)
+def test_what_coding_agents_ask_of_a_provider_stops_no_policy(dialect: str, options: Wire) -> None:
+    request = talk_in(dialect, steps=16)
+    model = {key: options[key] for key in ("model",) if key in options}
+    bare = weft.compact({**request, **model}, C.auto())
+    with_options = weft.compact({**request, **options}, C.auto())
+    assert with_options.tokens < 0.7 * with_options.tokens_before
+    assert talk_of(with_options, dialect) == talk_of(bare, dialect)
+
+
+def talk_of(compacted: weft.Compacted, dialect: str) -> list[Wire]:
+    return TALKS[dialect].messages(compacted.request)
+
+
+def test_a_provider_that_sums_up_the_conversation_itself_gets_it_as_it_came() -> None:
+    request = talk_in("anthropic", steps=16)
+    request["context_management"] = {"edits": [{"type": "compact_20260112"}]}
+    assert weft.compact(request, C.auto()).request is request
+
+
+def test_system_texts_in_mid_conversation_stand_where_a_provider_takes_them() -> None:
+    talk = TALKS["anthropic"]
+    messages: list[Wire] = [talk.user("Fix it."), {"role": "system", "content": "Two agents."}]
+    sizes: list[int] = []
+    for step in range(40):
+        messages += talk.step(f"c{step}", "read", {"path": f"p/{step}"}, long_text(step))
+        if step % 3 == 1:
+            messages.append({"role": "system", "content": f"Reminder {step}."})
+        grown = talk.with_messages({**talk.head, "model": "claude-opus-4-8"}, messages)
+        raw = json.dumps(grown).encode()
+        compacted = weft.compact(raw, C.auto())
+        request = json.loads(bytes(compacted.request))  # type: ignore[arg-type]
+        assert not refusals("anthropic", request)
+        roles = [one["role"] for one in request["messages"]]
+        pairs = {*pairwise([*roles, "assistant"])}
+        assert not {("assistant", "system"), ("system", "user"), ("system", "system")} & pairs
+        said = json.dumps(request["messages"])
+        assert all(f"Reminder {at}." in said for at in range(step) if at % 3 == 1)
+        sizes.append(len(roles))
+    assert sizes[-1] < 0.6 * len(messages), "steps were folded"
+    forget()
+    assert weft.compact(raw, C.auto()).request == compacted.request

@@ -223,6 +223,30 @@ GEMINI = {
 }  # fmt: skip
 
 
+def _gemini_lines() -> list[Value]:
+    """The same chat as newer versions keep it: line by line, and results as they were sent, too."""
+    talk = GEMINI["messages"]
+    assert isinstance(talk, list)
+    question, answer, notice, last = talk
+    call = {**answer, "toolCalls": []}
+    sent = answer["toolCalls"][0]["result"]
+    return [
+        {"sessionId": "g1", "projectHash": "p", "kind": "main"},
+        {"$set": {"messages": [{**question, "id": "0", "content": [{"text": "It is Monday."}]}]}},
+        question, {"$set": {"lastUpdated": TIME}}, call, answer,
+        {"id": "2b", "timestamp": TIME, "type": "user", "content": sent},
+        notice, last,
+    ]  # fmt: skip
+
+
+def test_results_that_gemini_cli_keeps_twice_are_read_once(tmp_path: Path) -> None:
+    (whole,) = read_file(write(tmp_path / "old.json", GEMINI))
+    (lines,) = read_file(write(tmp_path / "new.jsonl", _gemini_lines()))
+    first, *rest = [event.content for event in lines.session.events]
+    assert first is not None and [part.text for part in first.parts] == ["It is Monday."]
+    assert rest == [event.content for event in whole.session.events]
+
+
 def _answer(number: int, content: str, **fields: Value) -> Value:
     message = {"role": "assistant", "content": content, **fields}
     usage = {"prompt_tokens": 100 * number, "completion_tokens": 7, "total_tokens": 7}

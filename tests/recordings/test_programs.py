@@ -329,3 +329,31 @@ def test_each_agent_of_a_team_has_a_lane_of_its_own() -> None:
     alone = json.dumps({"messages": messages[:-1], "stop_reason": None})
     (recording,) = read_recordings(alone.encode(), name="alone.json")
     assert {event.author for event in recording.session.events} == {"user", "agent"}
+
+
+def test_the_database_of_opencode_has_its_sessions(tmp_path: Path) -> None:
+    state = {"status": "completed", "input": {"q": "x"}, "output": "it rains"}
+    tokens = {"input": 60, "output": 6, "reasoning": 0, "cache": {"read": 40, "write": 0}}
+    answer = {"role": "assistant", "modelID": "gpt-x", "time": {"created": 2000}, "tokens": tokens}
+    said: list[tuple[JsonObject, list[JsonObject]]] = [
+        ({"role": "user", "time": {"created": 1000}}, [{"type": "text", "text": QUESTION}]),
+        (answer, [{"type": "tool", "tool": "look", "callID": "k1", "state": state}]),
+        (answer, [{"type": "step-start"}, {"type": "text", "text": "It rains in Oslo."}]),
+    ]
+    path = tmp_path / "opencode.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE session (id, parent_id, title)")
+        database.execute("CREATE TABLE message (id, session_id, time_created, data)")
+        database.execute("CREATE TABLE part (id, message_id, session_id, time_created, data)")
+        for session in ("ses_1", "ses_2"):
+            for at, (info, parts) in enumerate(said):
+                message = f"{session}/{at}"
+                row = (message, session, at, json.dumps(info))
+                database.execute("INSERT INTO message VALUES (?, ?, ?, ?)", row)
+                for number, part in enumerate(parts):
+                    row = (f"{message}/{number}", message, session, at, json.dumps(part))
+                    database.execute("INSERT INTO part VALUES (?, ?, ?, ?, ?)", row)
+    first, second = read_file(path)
+    assert (first.id, second.id, first.format) == ("ses_1", "ses_2", "opencode")
+    assert outline(first) == outline(second) == TALK
+    assert count(first) == [(100, 6, 40), (100, 6, 40)]

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 import msgspec
 
 from weft.compaction.patching import (
+    Joined,
     MessageOrder,
     Patcher,
+    Place,
     RequestEdit,
     compare_items,
     count_common,
+    place_system,
     spell_block,
 )
 from weft.compaction.reading import (
@@ -235,7 +238,7 @@ class _Record(msgspec.Struct):
     edit: RequestEdit = RequestEdit()
     length: int = 0
     adds_tool: bool = False
-    order: Sequence[int | Item] = ()
+    order: MessageOrder = ()
     came: list[Json] = []
     messages: list[Json] = []
     elements: list[bytes] = []
@@ -439,7 +442,7 @@ class _Work:
     def _patch(self) -> None:
         """The messages with what changed, each with the index of the one that it was."""
         edit, earlier, start = self.edit, self._earlier, self._same_messages
-        order: list[int | Item] = [*earlier.order[: self._same_places]]
+        order: list[Place] = [*earlier.order[: self._same_places]]
         messages = earlier.messages[: self._same_places]
         added: dict[int, list[Item]] = {}
         for one in edit.insertions:
@@ -452,6 +455,9 @@ class _Work:
             if index < len(self.body.messages) and () not in edit.drops.get(index, ()):
                 order.append(index)
                 messages.append(self._patch_message(index))
+        if (edit.drops or edit.insertions) and self.dialect.traits.places_system:
+            stays = place_system(order, messages, len(self.body.messages))
+            self._same_places = min(self._same_places, stays)
         if edit.drops or edit.insertions:
             self.order = order
             self.sources = tuple(one if isinstance(one, int) else None for one in order)
@@ -474,7 +480,8 @@ class _Work:
         count = min(self.edit.stable, sum(takewhile(bool, same)))
         # what stood after these may stand elsewhere now
         inserted = any(one.message >= count for one in earlier.edit.insertions)
-        return 0 if inserted else count
+        joined = any(isinstance(one, Joined) and _reaches(one, count) for one in earlier.order)
+        return 0 if inserted or joined else count
 
     @cached_property
     def _same_places(self) -> int:
@@ -544,7 +551,8 @@ class _Work:
                     first.spliced = key, spliced
                 elements.append(spliced)
         self.record.elements = elements
-        if edit.insertions:
+        stands = [one for one in self.sources if one is not None]
+        if edit.insertions or stands != sorted(stands) or len(stands) < len(self.sources):
             return b"[" + b",".join(elements) + b"]"
         if not edit.drops:
             return join_elements(raw, body.keys, elements)
@@ -894,7 +902,9 @@ def _add_tool(dialect: Dialect, tools: Json, declared: JsonObject) -> list[Json]
     return [*(tools if isinstance(tools, list) else ()), *added]
 
 
-def _reaches(place: int | Item, message: int) -> bool:
+def _reaches(place: Place, message: int) -> bool:
+    if isinstance(place, Joined):
+        return place.messages[-1] >= message
     return isinstance(place, int) and place >= message
 
 

@@ -7,7 +7,7 @@ dropped goes with its message, and what they added is a message of its own.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -18,7 +18,7 @@ from weft.dialects import Dialect
 from weft.dialects.base import result_text
 from weft.dialects.caching import MARKS
 from weft.dialects.track import LoweringReport
-from weft.dialects.wire import deep_update, difference
+from weft.dialects.wire import deep_update, difference, object_in
 from weft.ir import Block, CallBlock, Item, ResultBlock, TextBlock
 from weft.values import Json, JsonObject, compact
 
@@ -192,8 +192,79 @@ def _inserted_at(edit: RequestEdit, message: int) -> list[tuple[Block, ...]]:
     return [one.item.blocks for one in edit.insertions if one.message == message]
 
 
-MessageOrder: TypeAlias = "Sequence[int | Item]"
+class Joined(NamedTuple):
+    """System texts of several messages that stand as one now."""
+
+    messages: tuple[int, ...]
+
+
+Place: TypeAlias = "int | Item | Joined"
+
+MessageOrder: TypeAlias = "Sequence[Place]"
 """The messages of a request after an edit: which one of those that came, or what was made."""
+
+
+def place_system(order: list[Place], messages: list[Json], length: int) -> int:
+    """Put system texts where a provider takes them; how many messages stay at the beginning.
+
+    One in mid-conversation must follow the user, and the model must speak after it. Where a policy
+    took the
+    neighbours of one away it goes to the next such place, and joins what stands there. `length`
+    is that of the request as it came.
+    """
+    waiting: list[tuple[Place, Json]] = []
+    placed: list[tuple[Place, Json]] = []
+    for at, (place, message) in enumerate(zip(order, messages, strict=True)):
+        if _is_displaced(order, messages, at, length):
+            waiting.append((place, message))
+            continue
+        follows = bool(waiting and placed) and _is_said_by(placed[-1][1], "user")
+        if follows and _is_said_by(message, "system"):
+            placed += _join_texts([*waiting, (place, message)])
+            waiting = []
+            continue
+        if follows and _is_said_by(message, "assistant"):
+            placed += _join_texts(waiting)
+            waiting = []
+        placed.append((place, message))
+    placed += _join_texts(waiting)
+    same = sum(
+        takewhile(bool, (old is new for old, (_, new) in zip(messages, placed, strict=False)))
+    )
+    order[:] = [place for place, _ in placed]
+    messages[:] = [message for _, message in placed]
+    return same
+
+
+def _is_displaced(order: list[Place], messages: list[Json], at: int, length: int) -> bool:
+    """Whether a system text has lost a neighbour that it came with."""
+    place = order[at]
+    if not isinstance(place, int) or not _is_said_by(messages[at], "system"):
+        return False
+    before = order[at - 1] if at else -1
+    after = order[at + 1] if at + 1 < len(order) else length
+    # one that says nothing is a setting, which may stand anywhere
+    return (before, after) != (place - 1, place + 1) and object_in(messages[at]).get(
+        "content"
+    ) != []
+
+
+def _is_said_by(message: Json, role: str) -> bool:
+    return isinstance(message, dict) and message.get("role") == role
+
+
+def _join_texts(texts: list[tuple[Place, Json]]) -> Iterator[tuple[Place, Json]]:
+    """System texts as one; each alone if something comes with one that is not for the others."""
+    if len(texts) < 2 or any({*object_in(one)} != {"role", "content"} for _, one in texts):
+        yield from texts
+        return
+    sources: list[int] = []
+    blocks: list[Json] = []
+    for place, message in texts:
+        sources += place.messages if isinstance(place, Joined) else [place] * isinstance(place, int)
+        content = object_in(message)["content"]
+        blocks += content if isinstance(content, list) else [{"type": "text", "text": content}]
+    yield Joined(tuple(sources)), {"role": "system", "content": blocks}
 
 
 def count_common(
@@ -204,6 +275,8 @@ def count_common(
     for one, other in zip(order, earlier_order, strict=False):
         if isinstance(one, Item):
             is_same = isinstance(other, Item) and one.blocks == other.blocks
+        elif isinstance(one, Joined):
+            is_same = one == other
         else:
             is_same = one == other and _is_same_edit(one, edit, earlier)
         if not is_same:

@@ -53,6 +53,7 @@ from weft.dialects.measure import (
     LATER,
     OWN_TOOLS,
     SERVED,
+    STORED,
     Quantity,
     WeighedHead,
     WeighedTool,
@@ -276,6 +277,7 @@ class AnthropicDialect(Dialect):
         sealed=frozenset(("redacted_thinking",)),
         names=Spelling(ANYTHING_BUT, 128),
         calls_need_tools=True,
+        places_system=True,
         compared=("model", "tool_choice", "thinking", "speed"),
     )
     form = RequestForm(
@@ -1294,6 +1296,8 @@ class AnthropicTurnRules:
         """What is wrong with a blank answer, unless it is the last turn: a beginning may be."""
         self._names_tools = False
         self._called = False
+        self._system = ""
+        """Where a system text stands after which only the model may speak."""
 
     def fork(self) -> "AnthropicTurnRules":
         """A copy to read on with."""
@@ -1301,13 +1305,18 @@ class AnthropicTurnRules:
         copy._waiting, copy._seen = dict(self._waiting), self._seen.fork()
         copy._marks, copy._last = list(self._marks), self._last
         copy._blank, copy._names_tools = self._blank, self._names_tools
-        copy._called = self._called
+        copy._called, copy._system = self._called, self._system
         return copy
 
     def read(self, turn: JsonObject, at: str) -> Iterable[Finding]:
         """One more message."""
         blank, self._blank = self._blank, ()
         role, content = turn.get("role"), turn.get("content")
+        if self._system:
+            at_system, self._system = self._system, ""
+            if role != "assistant":
+                text = "the model does not speak after this system text"
+                blank = (*blank, Finding(REQUEST, at_system, text, "put it before an answer"))
         if (
             self._is_sound_answer(content, at)
             if role == "assistant"
@@ -1324,6 +1333,11 @@ class AnthropicTurnRules:
         elif role == "system" and re.match(_NO_LATE_SYSTEM, self._model):
             text = f"{self._model} takes no system text in mid-conversation"
             yield Finding(REQUEST, f"{at}/role", text, "put it before the conversation")
+        elif role == "system" and turn.get("content") != []:  # which is nothing but a setting
+            self._system = at
+            if self._waiting or not self._follows_user():
+                text = "this system text does not follow what the user says"
+                yield Finding(REQUEST, at, text, "put it after a user's turn")
         yield from _refuse_blocks(turn, at, signs=_signs(self._model))
         yield from self._pairs(turn, at)
         self._last = (at, turn)
@@ -1336,6 +1350,15 @@ class AnthropicTurnRules:
             self._marks += _marks_at([(where, block)])
             kinds = {str(part.get("type")) for _, part in (*inside, (where, block))}
             self._names_tools = self._names_tools or bool(kinds & _NAMES_TOOLS)
+
+    def _follows_user(self) -> bool:
+        """Whether the turn before is the user's, or ends with what the provider runs itself."""
+        if self._last is None:
+            return False
+        _, turn = self._last
+        blocks = as_list(turn.get("content"))
+        own = bool(blocks) and object_in(blocks[-1]).get("type") not in _SPOKEN
+        return turn.get("role") == "user" or (turn.get("role") == "assistant" and own)
 
     def end(self, wire: JsonObject) -> Findings:
         """What the end of the conversation leaves open."""

@@ -116,6 +116,8 @@ class Traits(msgspec.Struct, frozen=True):
     """Whether the model may say more between its calls and their results."""
     calls_need_tools: bool = False
     """Whether the provider refuses calls in the conversation of a request without tools."""
+    places_system: bool = False
+    """Whether system text in mid-conversation must follow the user's, and precede the model's."""
     compared: tuple[str, ...] = ()
     """Fields other than tools, system and turns that must stay for anything to be reused."""
 
