@@ -471,10 +471,23 @@ def read_json(data: bytes | str, where: str, report: Report) -> Json:
     try:
         value = cast("Json", json.loads(data, parse_constant=odd.append))
     except (ValueError, RecursionError):
-        raise SessionError(f"this is not JSON: {problem}", where=where, hint=FORMS) from None
+        raise SessionError(_why_not_json(data, problem), where=where, hint=FORMS) from None
     for number in odd:
         report(f"number {number}", "JSON has no such number; it is read as null", where)
     return replace_surrogates(value, where, report)
+
+
+def _why_not_json(data: bytes | str, problem: Exception) -> str:
+    """What is wrong with a text that is not JSON; one that does not look like it is quoted."""
+    if isinstance(problem, RecursionError):
+        return "it nests too deep"
+    text = data if isinstance(data, str) else data[:200].decode("utf-8", "replace")
+    begins = text.strip()[:30]
+    if not begins or begins[0] in '{["0123456789-':
+        return f"this is not JSON: {problem}"
+    if "\ufffd" in begins or not begins.replace("\n", "").isprintable():
+        return "this is not text"
+    return f"this is not JSON: it begins with {begins!r}"
 
 
 def parse_json(data: bytes | str) -> object:

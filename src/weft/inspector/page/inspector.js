@@ -221,10 +221,11 @@ function Sessions({ open, help }) {
   const [fault, setFault] = useState("");
   const [apps, setApps] = useState([]);
   const { data, error, busy } = useAnswer("sessions", { search: late, version: version || "" });
+  const notices = useAnswer("notices", { version: version || "" }).data || [];
   const [all, setAll] = useState([]);
   useEffect(() => { if (data && !late && !busy) setAll(data); }, [data, late, busy]);
   useEffect(() => { fetched("api/apps").then((list) => setApps(list.map((one) => one.name)), () => {}); }, []);
-  useRefresh(() => setVersion((v) => v + 1), busy, (data || []).some((s) => s.counting));
+  useRefresh(() => setVersion((v) => v + 1), busy, (data || []).some((s) => s.counting) || notices.some((text) => text.endsWith("…")));
   const fits = (s) => (!filter.agent || (s.agents || []).includes(filter.agent)) && (!filter.model || (s.models || []).includes(filter.model)) && (!filter.errors || s.errors);
   const choices = (name) => [...new Set(all.flatMap((s) => s[name] || []))].sort();
   const columns = COLUMNS.filter(([id]) => !["app", "user", "agents", "models", "tokens", "cached", "cost", "updated"].includes(id) || (data || []).some((s) => (id === "updated" ? timeOf(s) : id === "tokens" || id === "cached" || id === "cost" ? s.tokens || s.counting : id === "agents" || id === "models" ? (s[id] || []).length : s[id])));
@@ -251,6 +252,7 @@ function Sessions({ open, help }) {
       <${NewSession} apps=${apps} begin=${begin} busy=${beginning} /><input type="search" placeholder="search in the texts" aria-label="search sessions" value=${search} onInput=${(e) => setSearch(e.target.value)} /><button onClick=${help} aria-label="keys" title="keys">?</button></div></header>
     <main class="list">
       <${Problem} text=${error || fault} />
+      ${notices.map((text) => html`<p class="note warning"><${Ticked} text=${text} /></p>`)}
       <${Filters} filter=${filter} set=${setFilter} agents=${choices("agents")} models=${choices("models")} errors=${all.some((s) => s.errors)} />
       ${!data && !error && html`<${Waiting} />`}
       ${data && rows.length === 0 && (all.length ? html`<${Empty} title="No session fits that."><button onClick=${() => { setSearch(""); setFilter({ agent: "", model: "", errors: false }); }}>show all ${all.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<p class="dim">Traces of other programs arrive at <code>weft inspect --listen</code>. An exporter that speaks gRPC sends nothing there: set <code>OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf</code>.</p><//>`)}
