@@ -189,7 +189,7 @@ class RecordedSessions:
 
     def notices(self) -> list[str]:
         """What could not be read, and how many recordings are not listed."""
-        notices = [f"not all could be read: {one}" for one in self._unreadable]
+        notices = [f"not all could be read: {one.where}: {one.message}" for one in self._unreadable]
         if len(self._recordings) > MOST_ROWS:
             notices.append(
                 f"the last {MOST_ROWS:,} of {len(self._recordings):,} recordings are listed;"

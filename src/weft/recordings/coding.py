@@ -341,6 +341,8 @@ class _Codex:
         self.parts: list[Part] = []
         self.time: float | None = None
         self.usage: JsonObject = {}
+        self.total: JsonObject = {}
+        """What all answers so far took, as it was last reported."""
 
     def is_over(self, line: TranscriptLine) -> bool:
         """Whether a line is the head of another rollout; a fork has the heads of both first."""
@@ -395,7 +397,11 @@ class _Codex:
             inner = text_at(payload, "type")
             if inner == "token_count":
                 info = object_in(payload.get("info"))
-                self.usage = object_in(info.get("last_token_usage"))
+                total = object_in(info.get("total_token_usage"))
+                # the same report again, such as after a change of limits: nothing was asked
+                if not total or total != self.total:
+                    self.usage = object_in(info.get("last_token_usage"))
+                self.total = total
                 self._flush()
                 return
             transcript.put_aside(f"event `{inner}`", "a notice for display", where)
@@ -688,6 +694,13 @@ def _take_opencode(transcript: Transcript, info: JsonObject, parts: list[JsonObj
         if any(part.thought for part in spoken):
             transcript.leave_out("thought about a summary", "no model is sent it", transcript.place)
         transcript.summary([part for part in spoken if part.text and not part.thought], time=time)
+        tokens = object_in(info.get("tokens"))
+        if tokens:
+            transcript.put_aside(
+                f"call for a summary of {_count(tokens, 'input'):,} tokens",
+                "the program made it beside the conversation: it is in no sum",
+                transcript.place,
+            )
         return
     failure = object_in(info.get("error"))
     if not spoken:
