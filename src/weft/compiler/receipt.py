@@ -10,7 +10,7 @@ import msgspec
 
 from weft.compiler.caching import EVICTED, SLACK
 from weft.compiler.costs import Load, Rates, load_for, price_of, rates_for
-from weft.dialects.facts import wire_name
+from weft.dialects.facts import facts_for, wire_name
 from weft.session import Usage
 from weft.values import Json, JsonObject
 
@@ -113,7 +113,7 @@ def expect(compiled: "Compilation") -> Expectation:
     """What a compiled request is expected to cost, given the one before it."""
     prediction, before = compiled.cached, compiled.previous
     model, load = compiled.prompt.model, load_for(compiled)
-    cache = compiled.priced.plan.target.facts.cache
+    cache = facts_for(model).cache
     if cache.write <= 1.0 and cache.write_long <= 1.0:  # keeping it costs nothing extra
         load = Load(load.cached, 0, load.written + load.fresh)
     answered = before.answered if before is not None else 0.0

@@ -127,16 +127,16 @@ class _CallLog:
         """By all that was said before the last answer."""
         self._by_beginning: dict[int, tuple[_Conversation, int]] = {}
         """Where a request was made or answered, by all that was said before."""
-        self._by_record: dict[tuple[str, float, int], _Conversation] = {}
-        """By the id of the answer, the time of the call and all that was said in it."""
+        self._by_record: dict[tuple[str, int], _Conversation] = {}
+        """By the id of an answer and all that was recorded of the call."""
         self.count = 0
 
     def take(self, call: Recording) -> "_Conversation | None":
         """Add a call to its conversation; a new conversation, where it begins one."""
-        id, follows, time, _ = call.call or RecordedCall()
+        id, follows, time, _, digest = call.call or RecordedCall()
         words = _SpokenPieces(call.session.events)
-        record = (id, time, words.keys[-1])
-        if id and time and record in self._by_record:
+        record = (id, digest)
+        if id and time and digest and record in self._by_record:
             self._by_record[record].repeated.append(call.source)
             return None
         self.count += 1
@@ -281,7 +281,7 @@ class _Conversation:
         """All calls as one recording, with what the last one was sent; a lone call is not a log."""
         repeats: list[Aside] = []
         if self.repeated:
-            why = "id, time and words are the same; it is counted once"
+            why = "its record is the same, with the time and the id; it is counted once"
             places = tuple(self.repeated[:MOST_PLACES])
             repeats.append(Aside("call that was recorded before", why, len(self.repeated), places))
         if not is_log:

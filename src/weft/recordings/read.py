@@ -920,7 +920,9 @@ class _Values:
             if recording.call is not None:
                 exchange = _exchange_in(raw, request, recording, where, answer=response)
                 recording = recording._replace(
-                    call=recording.call._replace(time=exchange.started or 0.0),
+                    call=recording.call._replace(
+                        time=exchange.started or 0.0, record=hash(compact(raw))
+                    ),
                     exchanges=(exchange,),
                 )
             beside = () if inner is None else find_other_fields(raw, _ENVELOPE, "request", where)

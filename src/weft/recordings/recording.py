@@ -74,13 +74,15 @@ class Aside:
 class RecordedCall(NamedTuple):
     """The id of a call's answer, and of the answer that its request goes on from; often empty.
 
-    `time` is when it was made, 0 if unknown. `failed` says that its answer is an error.
+    `time` is when it was made, 0 if unknown. `failed` says that its answer is an error. `record` is
+    a hash of all that was recorded of it.
     """
 
     id: str = ""
     follows: str = ""
     time: float = 0.0
     failed: bool = False
+    record: int = 0
 
 
 class Recording(NamedTuple):

@@ -626,8 +626,8 @@ def unit(trial: Trial) -> str:
 def no_price_words() -> str:
     """How a model is measured that nobody knows the price of."""
     return (
-        f"no price of the model is known: costs are in fresh tokens, one that is read again is"
-        f" {RELATIVE.read:.2f} and one that is kept {RELATIVE.write:.2f} of them"
+        "no price of the model is known: costs are in fresh tokens; one that is read again counts"
+        f" {RELATIVE.read:.2f}, one that is kept {RELATIVE.write:.2f}"
     )
 
 
