@@ -81,5 +81,9 @@ def test_the_numbers_of_a_session_add_up(inspection: Inspection, policy: str) ->
         for name in ("tokens", "cached", "cost", "prefix"):
             assert alone[name] == then[name], name
             assert alone[f"{name}_now"] == frame[name], name
-    for name in ("tokens", "cached", "cost"):
-        assert film["session"][name] == sum(frame[name] for frame in film["frames"]), name
+    session, frames = film["session"], film["frames"]
+    for name in ("tokens", "cached"):
+        assert session[name] == sum(frame[name] for frame in frames), name
+    priced = [frame for frame in frames if frame["money"]]
+    assert session["cost"] == sum(frame["cost"] for frame in priced or frames)
+    assert session["unpriced"] == (len(frames) - len(priced) if priced else 0)

@@ -1,5 +1,6 @@
 """Recordings of other programs: what-ifs begin with what was recorded, and parts add up."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 
 from weft.compiler.explain import notes_of
-from weft.inspector import Inspection, Variant, questions
+from weft.errors import SessionError
+from weft.inspector import Inspection, Variant, questions, sources
 from weft.inspector.answer import describe_answer
 from weft.inspector.diagnosis import Ledger, diagnose, find_saving
 from weft.inspector.request import RequestView
@@ -360,3 +362,20 @@ def test_a_session_is_called_after_what_a_person_said_first(said: list[str], tit
     messages.append({"role": "assistant", "content": "Yes."})
     (recording,) = read_recordings(json.dumps(messages).encode(), name="chat.json")
     assert Inspection.of_recording(recording).film()["session"]["first"] == title
+
+
+def test_a_list_says_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MOST_ROWS", 3)
+    answer = {"role": "assistant", "content": "Yes."}
+    chats = [{"messages": [{"role": "user", "content": f"Number {n}."}, answer]} for n in range(5)]
+    read = [*read_recordings(compact(chats).encode(), name="chats.json")]
+    source = sources.RecordedSessions(read, unreadable=[SessionError("it is torn", where="b.json")])
+    rows = asyncio.run(source.sessions())
+    listed = [one["first"] for one in rows if isinstance(one, dict)]
+    assert listed == ["Number 2.", "Number 3.", "Number 4."]
+    (found,) = asyncio.run(source.sessions("number 0"))
+    assert isinstance(found, dict)
+    assert found["first"] == "Number 0."
+    unread, unlisted = source.notices()
+    assert "b.json: it is torn" in unread
+    assert "the last 3 of 5 recordings" in unlisted

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from weft.errors import SessionError
+from weft.inspector import Inspection
 from weft.recordings import Recording, exchanges_of, read_file
 from weft.recordings.accounting import find
 from weft.recordings.read import read_recordings
@@ -291,3 +292,84 @@ def test_a_file_that_is_encrypted_is_refused_with_what_to_do() -> None:
     with pytest.raises(SessionError, match="encrypted") as error:
         [*read_recordings(b"\x08\x01abc", name="c.pb")]
     assert "weft proxy" in (error.value.hint or "")
+
+
+def test_what_kimi_tells_its_user_interface_is_the_session(tmp_path: Path) -> None:
+    def line(kind: str, **payload: object) -> str:
+        message = {"type": kind, "payload": payload}
+        return json.dumps({"timestamp": 1_770_000_000.5, "message": message})
+
+    def inside(kind: str, **payload: object) -> str:
+        event = {"type": kind, "payload": payload}
+        return line("SubagentEvent", parent_tool_call_id="c1", event=event)
+
+    def called(id: str, name: str, arguments: str) -> dict[str, object]:
+        return {"type": "function", "id": id, "function": {"name": name, "arguments": arguments}}
+
+    said = [{"type": "text", "text": "Two."}]
+    usage = {"input_other": 100, "input_cache_read": 700, "input_cache_creation": 200, "output": 9}
+    path = tmp_path / "wire.jsonl"
+    path.write_text("\n".join([
+        json.dumps({"type": "metadata", "protocol_version": "1.1"}),
+        line("TurnBegin", user_input="Count the files."),
+        line("StepBegin", n=1),
+        line("ContentPart", type="think", think="I ask "),
+        line("ContentPart", type="think", think="a helper."),
+        line("ToolCall", **called("c1", "Task", '{"prompt": "count')),
+        line("ToolCallPart", arguments_part='"}'),
+        inside("TurnBegin", user_input="count"),
+        inside("ToolCall", **called("c2", "Shell", '{"command": "ls"}')),
+        inside("ToolResult", tool_call_id="c2", return_value={"is_error": False, "output": "a\nb"}),
+        inside("StepBegin", n=2),
+        inside("ContentPart", type="text", text="Two."),
+        line("ToolResult", tool_call_id="c1", return_value={"output": said}),
+        line("StatusUpdate", token_usage=usage),
+        line("StepBegin", n=2),
+        line("ContentPart", type="text", text="There are "),
+        line("ContentPart", type="text", text="two."),
+        line("TurnEnd"),
+    ]))  # fmt: skip
+    main, helper = read_file(path)
+    parts = [
+        [(part.kind, part.text or (part.function_call and part.function_call.args))
+         for part in (event.content.parts or () if event.content else ())]
+        for event in main.session.events
+    ]  # fmt: skip
+    assert parts == [
+        [("text", "Count the files.")],
+        [("thought", "I ask a helper."), ("call", {"prompt": "count"})],
+        [("result", None)],
+        [("text", "There are two.")],
+    ]
+    counted = main.session.events[1]
+    assert counted.usage is not None
+    assert (counted.usage.prompt_token_count, counted.provenance.cache_write) == (1000, 200)
+    assert (helper.parent, helper.relation, helper.forked) == (main.id, "sub-agent", 1)
+    assert [event.text for event in helper.session.events][-1] == "Two."
+    assert {one.what for one in main.aside} == {"message `metadata`", "message `TurnEnd`"}
+
+
+def test_an_agent_of_autogen_is_sent_the_words_of_others_as_such(tmp_path: Path) -> None:
+    used = {"id": "c1", "name": "look", "arguments": "{}"}
+    came = {"call_id": "c1", "name": "look", "content": "rain", "is_error": False}
+    team = [
+        {"type": "TextMessage", "source": "user", "content": "Plan a trip."},
+        {"type": "ToolCallRequestEvent", "source": "planner", "content": [used]},
+        {"type": "ToolCallExecutionEvent", "source": "planner", "content": [came]},
+        {"type": "TextMessage", "source": "planner", "content": "Go by train."},
+        {"type": "TextMessage", "source": "critic", "content": "It rains."},
+        {"type": "TextMessage", "source": "planner", "content": "Take a coat."},
+    ]
+    path = tmp_path / "team.json"
+    path.write_text(json.dumps({"messages": team, "stop_reason": None}))
+    (recording,) = read_file(path)
+    sent = [
+        [(item.kind, item.author) for item in step.request.prompt.items]
+        for step in Inspection.of_recording(recording).steps
+        if step.request is not None
+    ]
+    assert sent[2] == [("user", "user"), ("user", "planner")]
+    assert sent[3] == [
+        ("user", "user"), ("calls", "planner"), ("results", "planner"), ("model", "planner"),
+        ("user", "critic"),
+    ]  # fmt: skip

@@ -212,3 +212,99 @@ def test_zeros_at_the_end_of_a_file_say_nothing(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(data.encode() + b"\0" * 64)
         assert [len(one.session.events) for one in read_file(path)] == [2] * len(data.splitlines())
+
+
+def a_log(count: int = 6) -> list[Value]:
+    """The calls of one conversation, as a recorder writes them: each with all before it."""
+    said: list[Value] = [{"role": "user", "content": "Hello."}]
+    log: list[Value] = []
+    for number in range(count):
+        answer = {"role": "assistant", "content": f"Answer {number}."}
+        choice = {"index": 0, "message": answer, "finish_reason": "stop"}
+        request = {"model": "gpt-4o", "messages": [*said]}
+        log.append(
+            {
+                "timestamp": 1_700_000_000 + 10 * number,
+                "request": request,
+                "response": {"id": f"r{number}", "model": "gpt-4o", "choices": [choice]},
+            }
+        )
+        said += [answer, {"role": "user", "content": f"Question {number}?"}]
+    return log
+
+
+def lines(*values: Value) -> bytes:
+    return "".join(json.dumps(one) + "\n" for one in values).encode()
+
+
+def read_bytes(tmp_path: Path, data: bytes, name: str = "a.jsonl") -> list[Recording]:
+    path = tmp_path / name
+    path.write_bytes(data)
+    return [*read_file(path)]
+
+
+def test_a_packed_file_that_is_torn_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    answer = {"role": "assistant", "content": "Yes."}
+    asked = [{"role": "user", "content": chance.randbytes(2000).hex()} for _ in range(200)]
+    data = gzip.compress(lines(*({"messages": [one, answer]} for one in asked)))
+    torn = read_bytes(tmp_path, data[: len(data) // 2], "a.jsonl.gz")
+    assert 80 < len(torn) < 120
+    asides = {one.what for recording in torn for one in recording.aside}
+    assert asides == {"end of the packed file", "last line"}
+    with pytest.raises(SessionError, match="cannot be unpacked"):
+        read_bytes(tmp_path, data[:12], "b.jsonl.gz")
+
+
+def test_a_call_that_a_log_has_twice_is_counted_once(tmp_path: Path) -> None:
+    log = a_log()
+    once = read_bytes(tmp_path, lines(*log))
+    twice = read_bytes(tmp_path, lines(*log, *log[1:4]))
+    (recording,) = twice
+    assert [len(one.exchanges) for one in twice] == [len(one.exchanges) for one in once] == [6]
+    (aside,) = recording.aside
+    assert (aside.what, aside.count) == ("call that was recorded before", 3)
+    # the same words at another time are another call
+    later = {**log[0], "timestamp": 1_700_009_999, "response": {**log[0]["response"], "id": "x"}}
+    assert sum(len(one.exchanges) for one in read_bytes(tmp_path, lines(*log, later))) == 7
+
+
+def test_files_of_one_program_that_were_put_together_are_a_session_each(tmp_path: Path) -> None:
+    claude = (SAMPLES / "claude-code.jsonl").read_text("utf-8")
+    codex = (SAMPLES / "codex.jsonl").read_text("utf-8")
+    for name, text in (("claude-code", claude), ("codex", codex)):
+        alone = read_bytes(tmp_path, text.encode())
+        key = "sessionId" if name == "claude-code" else "id"
+        other = text.replace(alone[0].id, "another-session")
+        assert f'"{key}"' in text.replace(" ", "")
+        for field in ('"parentUuid": "', '"uuid": "'):
+            other = other.replace(field, f"{field}z")
+        both = read_bytes(tmp_path, (text + other).encode())
+        assert [one.id for one in both][:1] == [alone[0].id]
+        assert len(both) == 2 * len(alone), name
+        assert sum_parts(both) == sum_parts(alone) + sum_parts(alone), name
+
+
+def test_files_of_several_programs_that_were_put_together_are_all_read(tmp_path: Path) -> None:
+    claude = (SAMPLES / "claude-code.jsonl").read_bytes()
+    codex = (SAMPLES / "codex.jsonl").read_bytes()
+    log = lines(*a_log())
+    parts = [sum_parts(read_bytes(tmp_path, one)) for one in (claude, codex, log)]
+    for order in ((claude, codex, log), (log, claude, codex), (codex, log, claude)):
+        read = read_bytes(tmp_path, b"".join(order))
+        assert sum_parts(read) == sum(parts, Counter[str]())
+        assert {one.format for one in read} == {"claude-code", "codex", "openai-chat"}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"<!doctype html><html>403", "it begins with '<!doctype html>"),
+        (bytes(range(128, 250)) * 4, "this is not text"),
+        (b"[" * 100_000, "it nests too deep"),
+        (b'{"messages": [', "truncated"),
+    ],
+)
+def test_what_is_not_json_is_called_what_it_is(data: bytes, words: str, tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match=words):
+        read_bytes(tmp_path, data, "a.json")

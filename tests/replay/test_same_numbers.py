@@ -14,8 +14,7 @@ from weft.inspector import Inspection, Variant
 from weft.inspector.inspection import SessionSpending
 from weft.recordings import Recording, read_file, read_recordings, recording_of
 from weft.replay.page import recorded_facts
-from weft.replay.recorded import has_requests
-from weft.replay.replay import replay, speakers, uses_of
+from weft.replay.replay import replay, speakers, total, uses_of
 
 SAMPLES = Path(__file__).parents[1] / "recordings" / "samples"
 POLICIES = ("C.default()", "C.auto()", "C.default().truncate(50)")
@@ -55,8 +54,6 @@ def test_the_page_and_the_terminal_give_the_same_numbers(name: str) -> None:
             assert reported["cached"] == sum(one.cached for one in facts.usage)
             if all(one.cost is not None for one in facts.usage):
                 assert reported["cost"] == pytest.approx(sum(one.cost or 0 for one in facts.usage))
-        if not has_requests(recording) and not recording.asked_model:
-            continue  # events of which nobody knows the model: the page takes the one in the box
         for policy in POLICIES:
             trial = replay(recording, policy_from(policy), uses=uses)
             page = spent(inspection.under(Variant(policy=policy)))
@@ -114,3 +111,63 @@ def facts_of(inspection: Inspection) -> list[str]:
     """The answers that a page shows; none where a call has no answer, which no store keeps."""
     ids = [step.event.id for step in inspection.steps]
     return [] if any(id.startswith("call-") for id in ids) else ids
+
+
+def test_costs_of_models_with_a_price_and_without_are_never_one_sum(tmp_path: Path) -> None:
+    said: list[dict[str, str]] = [{"role": "user", "content": "Hello there. " * 300}]
+    log: list[dict[str, object]] = []
+    for number in range(7):
+        model = "gpt-4o" if number % 2 else "my-own-model"
+        answer = {"role": "assistant", "content": f"Answer {number}."}
+        log.append(
+            {
+                "request": {"model": model, "messages": [*said]},
+                "response": {
+                    "id": f"r{number}",
+                    "model": model,
+                    "choices": [{"index": 0, "message": answer, "finish_reason": "stop"}],
+                    "usage": {"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010},
+                },
+            }
+        )
+        said += [answer, {"role": "user", "content": f"Question {number}?"}]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in log))
+    (recording,) = read_file(path)
+    inspection = Inspection.of_recording(recording)
+    # as the provider counted: three calls of gpt-4o
+    reported = SessionSpending.from_reports(recording.session)
+    assert reported is not None
+    assert (reported.money, reported.unpriced, reported.tokens) == (True, 4, 7000)
+    assert reported.cost == pytest.approx(3 * (1000 * 2.5 + 10 * 10) / 1e6)
+    # as Weft counts: the same three, on the page and in the terminal
+    page = spent(inspection)
+    uses = uses_of(recording.session.events, "")
+    trial = replay(recording, policy_from("C.default()"), uses=uses)
+    assert (page.money, page.unpriced) == (trial.money, trial.unpriced) == (True, 4)
+    assert trial.cost == pytest.approx(page.cost)
+    priced = [frame for frame in inspection.film()["frames"] if frame["money"]]
+    assert page.cost == pytest.approx(sum(frame["cost"] for frame in priced))
+    assert len(priced) == 3
+    done = weft(tmp_path, "replay", "log.jsonl", "--html", "page.html")
+    words = "4 of 7 calls have no price"
+    assert words in done.stdout
+    assert words in (tmp_path / "page.html").read_text()
+    assert "prices of genai-prices" in done.stdout
+    # recordings of one model next to each other: dollars and tokens are not added either
+    cheap = msgspec.structs.replace(trial, money=False, unpriced=0, cost=9e9)
+    assert (total([trial, cheap]).cost, total([cheap, trial]).unpriced) == (trial.cost, 11)
+
+
+def test_a_session_without_a_model_is_measured_by_the_yardstick_on_the_page_too() -> None:
+    (recording,) = read("adk-events.json")
+    inspection = Inspection.of_recording(recording)
+    film = inspection.film()
+    assert {frame["money"] for frame in film["frames"]} == {False}
+    assert "no price of the model is known" in film["prices"]
+    named = Inspection.of_recording(recording, model="gpt-4o")
+    assert "prices of genai-prices" in named.film()["prices"]
+    assert {frame["money"] for frame in named.film()["frames"]} == {True}
+    (tried,) = inspection.under(Variant(model="gpt-4o")).steps[:1]
+    assert tried.request is not None
+    assert tried.request.prompt.model == "gpt-4o"

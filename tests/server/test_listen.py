@@ -28,6 +28,7 @@ from tests.server.live import Live
 from tests.server.proxy.talks import TALKS
 from tests.server.proxy.upstream import Upstream, listening
 from weft import Agent, Runner
+from weft.inspector import live as arriving
 from weft.inspector.live import LiveSessions
 from weft.interop.otel import Telemetry
 from weft.server import otlp
@@ -333,7 +334,9 @@ def test_what_cannot_be_read_is_refused_in_words(monkeypatch: pytest.MonkeyPatch
         assert len(get(live, "sessions")) == 1
 
 
-def test_ten_thousand_spans_at_once_are_taken_and_bounded() -> None:
+def test_ten_thousand_spans_at_once_are_taken_and_none_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     other = {**span(1, [], ""), "attributes": attributes_of({"http.method": "GET"})}
     noise = [{**other, "spanId": f"{number:016x}"} for number in range(9_750)]
     calls = [
@@ -343,9 +346,14 @@ def test_ten_thousand_spans_at_once_are_taken_and_bounded() -> None:
     ]
     with listen() as live:
         post(live, [*noise, *calls])
+        monkeypatch.setattr(arriving, "_READ_AT_ONCE", 0.0)
+        assert len(get(live, "sessions")) < 250
+        assert "are being read" in get(live, "notices")[0]
+        monkeypatch.setattr(arriving, "_READ_AT_ONCE", 600.0)
         rows = get(live, "sessions")
-        assert len(rows) == 200
+        assert {one["first"] for one in rows} == {f"Question {number}?" for number in range(250)}
         assert rows[0]["first"] == "Question 249?"
+        assert get(live, "notices") == []
 
 
 def test_memory_is_bounded_and_a_session_says_what_is_gone() -> None:

@@ -4,7 +4,9 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -256,6 +258,26 @@ def read_recorded_files(
         yield from read(
             progress=lambda name, done, whole: tell(done * 100 // max(1, whole), f"% of {name}")
         )
+
+
+@dataclass
+class RecordingsRead:
+    """The recordings, and the files that could not be read."""
+
+    recordings: "list[Recording]" = field(default_factory=list["Recording"])
+    failed: list[SessionError] = field(default_factory=list[SessionError])
+
+
+def read_what_can_be_read(files: Sequence[Path], options: CommandOptions) -> RecordingsRead:
+    """The recordings in files, up to --limit. What cannot be read stops no other file.
+
+    An error where there is nothing else.
+    """
+    read = RecordingsRead()
+    read.recordings += islice(read_recorded_files(files, options, read.failed), options.limit)
+    if not read.recordings:
+        raise read.failed[0]
+    return read
 
 
 def read_redactions(texts: Sequence[str]) -> tuple[Redact, ...]:

@@ -13,6 +13,7 @@ from weft.cli.inputs import (
     find_session,
     read_recorded_files,
     read_redactions,
+    read_what_can_be_read,
     require_existing,
     without_password,
 )
@@ -23,13 +24,13 @@ from weft.cli.proxy import ProxyTable, read_named_upstreams
 from weft.cli.serve import listening_hosts, require_known_callers, run_application, say
 from weft.declare import Node
 from weft.declare.policy_parts import Redact
+from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.inspector import Inspection
 from weft.inspector.export import export_parts
 from weft.inspector.inspection import PLAIN
 from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions, key_text
 from weft.models.routing import client_variables, read_upstreams
-from weft.recordings import Recording
 from weft.recordings.read import files_in
 from weft.session import SessionKey
 from weft.stores import beside_store, open_artifacts, open_store
@@ -162,7 +163,7 @@ def _recorded_bill(options: CommandOptions) -> Inspection:
             where=options.listed[0],
             hint="name the recording alone, or the id of a stored session with its program",
         )
-    read = _read_recordings(options, [Path(options.id)])
+    read = [*read_recorded_files(files_in([Path(options.id)]), options)]
     ids = [one.id for one in read]
     chosen = [one for one in read if options.session in (None, one.id)]
     if len(chosen) != 1:
@@ -234,17 +235,17 @@ def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[Sessio
                 where="inspect",
                 hint="name recordings, or programs with the --store of their sessions",
             )
-        read = _read_recordings(options, recordings)
-        source = RecordedSessions(read, model=options.model, redact=redact)
-        return source, f"{len(read)} recordings"
+        read = read_what_can_be_read(files_in(recordings), options)
+        for error in read.failed:
+            print(f"error: {safe(str(error))}", file=sys.stderr)
+        source = RecordedSessions(
+            read.recordings, model=options.model, redact=redact, unreadable=read.failed
+        )
+        count = len(read.recordings)
+        return source, f"{count:,} recording{'' if count == 1 else 's'}"
     return _open_stored_sessions(
         options, redact
     ), f"the sessions of {without_password(options.address)}"
-
-
-def _read_recordings(options: CommandOptions, files: list[Path]) -> list[Recording]:
-    """The recordings in files."""
-    return [*read_recorded_files(files_in(files), options)]
 
 
 def _open_stored_sessions(options: CommandOptions, redact: tuple[Redact, ...]) -> StoredSessions:
@@ -302,7 +303,7 @@ def _kind_words(inspection: Inspection, *, raw: bool) -> str:
 
 def _recorded_session(options: CommandOptions, redact: tuple[Redact, ...]) -> Inspection:
     recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
-    read = _read_recordings(options, recordings)
+    read = [*read_recorded_files(files_in(recordings), options)]
     if len(read) != 1:
         raise UsageError(
             f"a page holds one session, and {len(read)} recordings are named",

@@ -3,18 +3,17 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from weft.cli.imports import aside_lines, merged_aside
 from weft.cli.inputs import (
+    RecordingsRead,
     find_session,
     list_sessions,
     open_existing_store,
-    read_recorded_files,
+    read_what_can_be_read,
 )
 from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
@@ -118,7 +117,7 @@ def _print(
     trials: Sequence[Trial],
     sessions: Sequence[SessionTrials],
     facts: RecordedFacts,
-    read: "RecordingsRead",
+    read: RecordingsRead,
 ) -> None:
     for line in facts.lines():
         print(safe(line))
@@ -269,14 +268,6 @@ def _roots(recording: Recording, agents: dict[str, Agent] | None) -> dict[str, A
     return {name: agents[name] for name in spoke if name in agents}
 
 
-@dataclass
-class RecordingsRead:
-    """The recordings, and the files that could not be read."""
-
-    recordings: list[Recording] = field(default_factory=list[Recording])
-    failed: list[SessionError] = field(default_factory=list[SessionError])
-
-
 def _read_recordings(options: CommandOptions) -> RecordingsRead:
     """What there is to replay. Of several files, one that cannot be read stops no other."""
     if options.store is not None:
@@ -286,12 +277,7 @@ def _read_recordings(options: CommandOptions) -> RecordingsRead:
             raise UsageError("a store loses nothing", where="--lenient", hint="leave it out")
         return RecordingsRead(asyncio.run(_load_stored_sessions(options, options.store)))
     require_format(options.recorded_format)
-    read = RecordingsRead()
-    recordings = read_recorded_files(files_in(options.files or ()), options, read.failed)
-    read.recordings += islice(recordings, options.limit)
-    if not read.recordings:
-        raise read.failed[0]
-    return read
+    return read_what_can_be_read(files_in(options.files or ()), options)
 
 
 async def _load_stored_sessions(options: CommandOptions, address: str) -> list[Recording]:

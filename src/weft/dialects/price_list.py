@@ -39,6 +39,12 @@ def price_list() -> "PriceList":
         return _load_packed_list()
 
 
+def name_price_list() -> str:
+    """Which list of prices is used, in words."""
+    known = price_list()
+    return f"prices of {known.source} {known.version}"
+
+
 def newer_prices() -> str:
     """What to type for prices of models that came out after this list."""
     return (

@@ -25,6 +25,8 @@ from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.diagnostics import Origin
 from weft.dialects import Entry
+from weft.dialects.facts import YARDSTICK
+from weft.dialects.price_list import name_price_list
 from weft.dialects.track import Track
 from weft.errors import UsageError
 from weft.inspector.words import (
@@ -39,9 +41,15 @@ from weft.ir import Item, ResultBlock
 from weft.passes.summaries import name_of_model
 from weft.recordings import ExchangeRecord, Recording
 from weft.replay.overlay import OverlayWalk
+from weft.replay.page import no_price_words
 from weft.replay.receipt import Receipt, receipt_of
-from weft.replay.recorded import RecordedCalls, find_usage_difference, has_requests
-from weft.replay.replay import program_of
+from weft.replay.recorded import (
+    RecordedCalls,
+    YardstickWalk,
+    find_usage_difference,
+    has_requests,
+)
+from weft.replay.replay import priced_model, program_of
 from weft.replay.steps import (
     AnsweredStep,
     StepWalk,
@@ -93,7 +101,8 @@ class CacheCount(NamedTuple):
 class SessionSpending(NamedTuple):
     """What the requests of a session took: tokens, those that were cached, and what they cost.
 
-    `cost` is in US dollars where `money`, else in fresh tokens.
+    `cost` is in US dollars where `money`, else in fresh tokens, which is where no call's model has
+    a price.
     """
 
     tokens: int = 0
@@ -102,6 +111,8 @@ class SessionSpending(NamedTuple):
     money: bool = False
     uncounted: int = 0
     """Calls of which the provider reported nothing, and which are not in the other numbers."""
+    unpriced: int = 0
+    """Calls whose model has no price, and which are not in `cost`: others have one."""
 
     @classmethod
     def of_request(cls, request: Compilation) -> "SessionSpending":
@@ -115,11 +126,13 @@ class SessionSpending(NamedTuple):
     def total(cls, several: Iterable["SessionSpending"]) -> "SessionSpending":
         """Several requests together."""
         listed = [*several]
+        priced = [one for one in listed if one.money]
         return cls(
             sum(one.tokens for one in listed),
             sum(one.cached for one in listed),
-            sum(one.cost for one in listed),
-            money=bool(listed) and all(one.money for one in listed),
+            sum(one.cost for one in priced or listed),
+            money=bool(priced),
+            unpriced=len(listed) - len(priced) if priced else 0,
         )
 
     @classmethod
@@ -131,8 +144,8 @@ class SessionSpending(NamedTuple):
         `model` is who answered where an event does not say. In a log of calls, `recorded` are the
         events whose requests are in it.
         """
-        tokens = cached = uncounted = 0
-        cost, money = 0.0, True
+        uncounted = 0
+        spent: list[SessionSpending] = []
         answers = [
             event
             for event in session.events
@@ -146,11 +159,10 @@ class SessionSpending(NamedTuple):
                 continue
             asked = notes.model or event.model_version or model
             rates = rates_for(asked, tokens=billed.total, lifetime=notes.cache_lifetime or "")
-            tokens, cached = tokens + billed.total, cached + billed.cached
-            cost, money = cost + rates.cost(billed), money and rates.money
+            spent.append(cls(billed.total, billed.cached, rates.cost(billed), money=rates.money))
         if 2 * uncounted >= len(answers):
             return None
-        return cls(tokens, cached, cost, money=money, uncounted=uncounted)
+        return cls.total(spent)._replace(uncounted=uncounted)
 
     def to_json(self) -> JsonObject:
         """As the page draws it."""
@@ -234,6 +246,8 @@ class Inspection:
         """In a log of calls: the events whose requests were recorded."""
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
+        self.by_yardstick = False
+        """Whether nobody knows what the model costs: it is then measured as `weft replay` does."""
         self.unrecorded: tuple[str, ...] = ()
         """Parts of requests that the recording does not hold, so nobody here can count them."""
         self.recorded: RecordedCalls | None = None
@@ -254,8 +268,11 @@ class Inspection:
         recording = recording if calls is None else calls.recording
         root = program_of(recording)
         # the model that answered, where the recording says which
-        config = RunConfig(model=model or recording.asked_model or None)
+        known = model or (recording.asked_model if calls is not None else priced_model(recording))
+        is_unknown = calls is None and known is None
+        config = RunConfig(model=YARDSTICK if is_unknown else known or None)
         inspection = cls(root, recording.session, config=config, redact=redact)
+        inspection.by_yardstick = is_unknown
         inspection.recorded = calls
         inspection.answers = recording.answers if calls is None else calls.answers
         parts = {"instructions": any(recording.instructions.values()), "tools": recording.declared}
@@ -283,6 +300,7 @@ class Inspection:
             redact=self.redact,
         )
         other.answers, other.unrecorded = self.answers, self.unrecorded
+        other.by_yardstick = self.by_yardstick
         return other
 
     # What may not be shown
@@ -333,7 +351,8 @@ class Inspection:
             return OverlayWalk(
                 self.root, recorded, config=self.config, model=model, added=self.forced
             )
-        return StepWalk(
+        walk = YardstickWalk if self.by_yardstick else StepWalk
+        return walk(
             self.root,
             self.session,
             config=self.config,
@@ -352,6 +371,13 @@ class Inspection:
         if self.recorded is None:
             return ""
         return find_usage_difference(self.steps, self.exchanges, self.recorded.recording)
+
+    @property
+    def price_words(self) -> str:
+        """By which prices costs are reckoned."""
+        if self.by_yardstick:
+            return f"{no_price_words()}; --model NAME takes the prices of a model"
+        return name_price_list()
 
     def walk(self) -> Iterator[AnsweredStep]:
         """The steps one by one, each at the price of what is new in it; they are not kept."""
@@ -457,6 +483,7 @@ class Inspection:
             root=variant.laid_over(self.root, self.config),
             config=variant.config(self.config),
         )
+        other.by_yardstick = self.by_yardstick and not variant.model
         if self.recorded is not None:
             other.overlaid = (self.recorded, variant.model)
         return other
@@ -524,6 +551,7 @@ class Inspection:
         return {
             "session": {**show.fields(self.summary()), "first": title},
             "notice": " ".join(filter(None, (self.notice, self.usage_warning))),
+            "prices": self.price_words,
             "hidden": list[Json](self.rules.words),
             "frames": [_frame(step, tokens, show, self.timings) for step in self.steps],
             "events": [
@@ -596,7 +624,7 @@ class Inspection:
     @property
     def model(self) -> str:
         """The model that most likely answered where an event does not say which."""
-        models: list[object] = [self.config.model]
+        models: list[object] = [None if self.by_yardstick else self.config.model]
         models += [home.model for home in homes_of(self.root).values()]
         return next((name for name in map(name_of_model, models) if name), "")
 

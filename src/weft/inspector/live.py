@@ -18,7 +18,7 @@ import msgspec
 from weft.declare.policy_parts import Redact
 from weft.errors import SessionError
 from weft.inspector.inspection import Inspection
-from weft.inspector.sources import LISTED, RecordedSessions, SessionCounts, no_session
+from weft.inspector.sources import MOST_ROWS, RecordedSessions, SessionCounts, no_session
 from weft.recordings import Recording
 from weft.recordings.read import read_recordings
 from weft.values import Json, JsonObject
@@ -27,6 +27,9 @@ _log = logging.getLogger("weft")
 
 _RESTS = 4
 """A group is not read again before this many times as long as reading it took."""
+
+_READ_AT_ONCE = 1.0
+"""Seconds that groups are read for each time the list is asked for."""
 
 
 class LiveSessions:
@@ -42,7 +45,7 @@ class LiveSessions:
         self._redact = redact
         self._groups: dict[str, _Group] = {}
         """The one that grew last is the last."""
-        self._lines = self._size = 0
+        self._lines = self._size = self._unread = 0
         self._counts = SessionCounts()
         self._reading = asyncio.Lock()
         self._lock = RLock()
@@ -118,22 +121,30 @@ class LiveSessions:
     def _read_rows(
         self, name: str, group: "_Group", rows: Sequence[tuple[bytes, list[bytes]]]
     ) -> None:
+        read, problems = group.read(name, rows)
         group.sessions = RecordedSessions(
-            group.read(name, rows),
+            read,
             model=self._model,
             redact=self._redact,
             group=name,
             counts=self._counts,
+            unreadable=problems,
         )
 
     async def sessions(self, search: str = "") -> list[Json]:
         """A row for each conversation, the newest first; only those with all words of `search`."""
         rows: list[JsonObject] = []
         with self._lock:
-            names = [*islice(reversed(self._groups), LISTED)]
+            names = [*islice(reversed(self._groups), MOST_ROWS)]
+        end = time.monotonic() + _READ_AT_ONCE
+        self._unread = 0
         for name in names:
-            group = await self._read(name)
-            rows += group.sessions.list_rows(search) if group is not None else ()
+            # a burst of conversations is read bit by bit: those that are read are listed meanwhile
+            is_late = time.monotonic() > end
+            group = self._groups.get(name) if is_late else await self._read(name)
+            if group is not None:
+                self._unread += group.is_due
+                rows += group.sessions.list_rows(search)
         return await self._counts.fill(rows)
 
     async def inspection(self, key: str) -> Inspection:
@@ -147,6 +158,17 @@ class LiveSessions:
                 f"{group.gone:,} older calls or spans of this session were dropped from memory."
             )
         return inspection
+
+    def notices(self) -> list[str]:
+        """What arrived and is not listed: it waits to be read, or cannot be."""
+        with self._lock:
+            groups = [*self._groups.values()]
+        notices = [one for group in groups for one in group.sessions.notices()]
+        if self._unread:
+            notices.append(f"{self._unread:,} more conversations arrived and are being read…")
+        if len(groups) > MOST_ROWS:
+            notices.append(f"the latest {MOST_ROWS:,} of {len(groups):,} conversations are listed")
+        return notices
 
     async def length(self, key: str) -> int | None:
         """How many events it has; None where it is gone."""
@@ -217,18 +239,22 @@ class _Group:
         self._read_version = self._version
         return [(line, [*self.events.get(id, ())]) for id, line in self.lines.items()]
 
-    def read(self, name: str, rows: Sequence[tuple[bytes, list[bytes]]]) -> list[Recording]:
-        """Read the lines as a file of them would be read."""
+    def read(
+        self, name: str, rows: Sequence[tuple[bytes, list[bytes]]]
+    ) -> tuple[list[Recording], list[SessionError]]:
+        """Read the lines as a file of them would be read; with what could not be."""
         begun = time.monotonic()
         read: list[Recording] = []
+        problems: list[SessionError] = []
         data = b"\n".join(_with_events(line, events) for line, events in rows)
         try:
             if data:
                 read += read_recordings(data, name=self.name or name, lenient=True)
         except SessionError as error:  # what came before it is shown
             _log.warning("not all that arrived can be read: %s", error)
+            problems.append(error)
         self._rests_until = time.monotonic() + _RESTS * (time.monotonic() - begun)
-        return [*self._with_names(read)]
+        return [*self._with_names(read)], problems
 
     def _with_names(self, recordings: list[Recording]) -> Iterator[Recording]:
         for number, one in enumerate(recordings, 1):

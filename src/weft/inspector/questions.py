@@ -59,7 +59,8 @@ def _what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObjec
         "prefix_now": now.stable_prefix.tokens,
         "cost": cost.total,
         "cost_now": was.total,
-        "money": cost.rates.money and was.rates.money,
+        "money": cost.rates.money,
+        "money_now": was.rates.money,
         "remark": _unread_words(now, request) if inspection.recorded is not None else "",
     }
 
@@ -134,7 +135,8 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
         "tokens_now": now.tokens,
         "cost": cost.total,
         "cost_now": was.total,
-        "money": cost.rates.money and was.rates.money,
+        "money": cost.rates.money,
+        "money_now": was.rates.money,
     }
 
 
@@ -242,7 +244,10 @@ def dead_weight(inspection: Inspection) -> JsonObject:
                 },
             )
             row["requests"] = _number(row["requests"]) + 1
-            row["cost"] = _number(row["cost"]) + tokens * (rates.read if read else rates.fresh)
+            if rates.money and not row["money"]:  # dollars are not added to fresh tokens
+                row |= {"money": True, "cost": 0.0}
+            if rates.money == row["money"]:
+                row["cost"] = _number(row["cost"]) + tokens * (rates.read if read else rates.fresh)
         seen.add(request)
     written: dict[str, Json] = {}
     for event in inspection.session.events:

@@ -32,6 +32,9 @@ _log = logging.getLogger("weft")
 LISTED = 200
 """How many sessions are read for the list, the newest; of more, only names and times are shown."""
 
+MOST_ROWS = 2_000
+"""How many recordings are listed, the last ones of a file."""
+
 
 class SessionSource(Protocol):
     """Sessions that can be inspected, by keys that are texts."""
@@ -46,6 +49,10 @@ class SessionSource(Protocol):
 
     async def length(self, key: str) -> int | None:
         """How many events it has; None where it is gone."""
+        ...
+
+    def notices(self) -> list[str]:
+        """What the list does not have, and why."""
         ...
 
 
@@ -137,7 +144,9 @@ class RecordedSessions:
         redact: tuple[Redact, ...] = (),
         group: str = "",
         counts: SessionCounts | None = None,
+        unreadable: Sequence[SessionError] = (),
     ) -> None:
+        self._unreadable = unreadable
         keys = (f"{number} {group}".rstrip() for number in range(1, len(recordings) + 1))
         self._recordings = dict(zip(keys, recordings, strict=True))
         self._model = model
@@ -154,7 +163,9 @@ class RecordedSessions:
         """The rows of the list, some of which wait to be counted."""
         rows: list[JsonObject] = []
         words, rules = search.lower().split(), MaskRules(self._redact)
-        for key, recording in self._recordings.items():
+        for key, recording in reversed(self._recordings.items()):
+            if len(rows) == MOST_ROWS:
+                break
             session = recording.session
             model = self._model or recording.asked_model
             show = self._rows.mask_texts(key, session, rules)
@@ -174,7 +185,17 @@ class RecordedSessions:
             named = [*dict.fromkeys(show.text(one.agent) for one in calls if one.agent)]
             rows.append({**row, "id": recording.id, "updated": latest, "steps": steps})
             rows[-1]["agents"] = list[Json](named) or row["agents"]
-        return rows
+        return rows[::-1]
+
+    def notices(self) -> list[str]:
+        """What could not be read, and how many recordings are not listed."""
+        notices = [f"not all could be read: {one.where}: {one.message}" for one in self._unreadable]
+        if len(self._recordings) > MOST_ROWS:
+            notices.append(
+                f"the last {MOST_ROWS:,} of {len(self._recordings):,} recordings are listed;"
+                " the search looks into all of them"
+            )
+        return notices
 
     def _inspect(self, key: str) -> Inspection:
         recording = self._recordings[key]
@@ -275,6 +296,10 @@ class StoredSessions:
         """How many events are stored."""
         place = self.key_of(key)
         return (await self.store.lengths([place])).get(place)
+
+    def notices(self) -> list[str]:
+        """Nothing: all sessions are listed."""
+        return []
 
     def key_of(self, key: str) -> SessionKey:
         """The session that a key names, if this may be seen."""

@@ -372,7 +372,13 @@ def read_kimi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterato
     yield transcript.recording(name, answered=not transcript.is_waiting)
 
 
-def _take_kimi(transcript: Transcript, row: JsonObject) -> None:
+def _take_kimi(
+    transcript: Transcript,
+    row: JsonObject,
+    *,
+    time: float | None = None,
+    counts: JsonObject | None = None,
+) -> None:
     content = row.get("content")
     listed = objects_in(content) if isinstance(content, list) else []
     thoughts = [text_at(one, "think") for one in listed if one.get("type") == "think"]
@@ -391,13 +397,134 @@ def _take_kimi(transcript: Transcript, row: JsonObject) -> None:
         if one.part.kind not in ("empty", "opaque")
     ]
     if row.get("role") == "assistant":
-        transcript.answer(parts)
+        transcript.answer(parts, time=time, counts=_kimi_counts(counts))
     elif row.get("role") == "tool":
-        transcript.results(parts)
+        transcript.results(parts, time=time)
     elif row.get("role") in ("system", "developer"):
         transcript.system += [part.text for part in parts if part.text]
     else:
-        transcript.user(parts)
+        transcript.user(parts, time=time)
+
+
+def _kimi_counts(counts: JsonObject | None) -> JsonObject:
+    """The tokens of a step; the input is counted in three parts."""
+    if not counts:
+        return {}
+    read, written = counts.get("input_cache_read"), counts.get("input_cache_creation")
+    return {
+        "input_tokens": counts.get("input_other"), "output_tokens": counts.get("output"),
+        "cache_read_input_tokens": read, "cache_creation_input_tokens": written,
+    }  # fmt: skip
+
+
+def is_kimi_wire(row: JsonObject) -> bool:
+    """Whether a line is one of what Kimi CLI tells its user interface."""
+    message = object_in(row.get("message"))
+    return text_at(message, "type") in _WIRE and isinstance(message.get("payload"), dict)
+
+
+_WIRE = ("TurnBegin", "SteerInput", "StepBegin", "ContentPart", "ToolCall", "ToolResult")
+"""Messages of which a session has some, and no other program has."""
+
+
+def read_kimi_wire(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """What Kimi CLI tells its user interface, `~/.kimi/sessions/*/*/wire.jsonl`.
+
+    Each sub-agent is a conversation of its own, which a call of the main one started.
+    """
+    main = _KimiWire(where)
+    agents: dict[str, _KimiWire] = {}
+    for line in lines:
+        message, time = object_in(line.value.get("message")), seconds(line.value.get("timestamp"))
+        payload, caller = object_in(message.get("payload")), ""
+        while text_at(message, "type") == "SubagentEvent":
+            named = (text_at(payload, key) for key in ("parent_tool_call_id", "task_tool_call_id"))
+            caller = next(filter(None, named), caller)
+            message = object_in(payload.get("event"))
+            payload = object_in(message.get("payload"))
+        reader = agents.setdefault(caller, _KimiWire(where)) if caller else main
+        reader.take(text_at(message, "type"), payload, line.where, time)
+    whole = main.end(name)
+    yield whole
+    for caller, reader in agents.items():
+        yield reader.end(f"{name}/{caller}").started_by(whole, caller)
+
+
+class _KimiWire:
+    """Reads one conversation: a step is an answer with its calls, then their results."""
+
+    def __init__(self, where: str) -> None:
+        self.transcript = Transcript(where, format="kimi-cli", provider=CHAT)
+        self.pieces: list[JsonObject] = []
+        """What the answer says so far, as Kimi's own parts."""
+        self.calls: list[JsonObject] = []
+        self.results: list[tuple[str, JsonObject, float | None]] = []
+        """What tools returned: one may end before the answer that called it does."""
+        self.counts: JsonObject = {}
+        self.time: float | None = None
+
+    def take(self, kind: str, payload: JsonObject, where: str, time: float | None) -> None:
+        """One message."""
+        if kind in ("TurnBegin", "SteerInput"):
+            self._flush()
+            self._say("user", payload.get("user_input"), where, time)
+        elif kind == "StepBegin":
+            self._flush()
+        elif kind == "ContentPart":
+            self._add_piece(payload)
+        elif kind == "ToolCall":
+            self.calls.append({**payload})
+        elif kind == "ToolCallPart" and self.calls:
+            function = object_in(self.calls[-1].get("function"))
+            more = text_at(function, "arguments") + text_at(payload, "arguments_part")
+            self.calls[-1]["function"] = {**function, "arguments": more}
+        elif kind == "ToolResult":
+            self.results.append((where, payload, time))
+            return
+        elif kind == "StatusUpdate":
+            self.counts = object_in(payload.get("token_usage")) or self.counts
+        else:
+            why = "a notice for display" if kind != "CompactionEnd" else "the summary is not in it"
+            self.transcript.leave_out(f"message `{kind or 'metadata'}`", why, where)
+            return
+        self.time = time
+
+    def _add_piece(self, piece: JsonObject) -> None:
+        """A part of the answer; one that was streamed comes in pieces."""
+        last = self.pieces[-1] if self.pieces else {}
+        for field in ("text", "think"):
+            same = last.get("type") == piece.get("type") == field
+            if same and not last.get("encrypted"):
+                last[field] = text_at(last, field) + text_at(piece, field)
+                return
+        self.pieces.append({**piece})
+
+    def _say(
+        self, role: str, content: Json, where: str, time: float | None, *, call: str = ""
+    ) -> None:
+        self.transcript.place = where
+        message: JsonObject = {"role": role, "content": content or ""}
+        if call:
+            message["tool_call_id"] = call
+        _take_kimi(self.transcript, message, time=time)
+
+    def _flush(self) -> None:
+        """End the step that was begun."""
+        if self.pieces or self.calls:
+            message: JsonObject = {"role": "assistant", "content": [*self.pieces]}
+            if self.calls:
+                message["tool_calls"] = [*self.calls]
+            _take_kimi(self.transcript, message, time=self.time, counts=self.counts)
+        for where, payload, time in self.results:
+            returned = object_in(payload.get("return_value") or payload.get("result"))
+            content = returned.get("output") or text_at(returned, "message")
+            self._say("tool", content, where, time, call=text_at(payload, "tool_call_id"))
+        self.pieces, self.calls, self.results, self.counts = [], [], [], {}
+
+    def end(self, name: str) -> Recording:
+        """The whole conversation."""
+        self._flush()
+        return self.transcript.recording(name, answered=not self.transcript.is_waiting)
 
 
 # --- Aider: what was said in a terminal, and what was sent

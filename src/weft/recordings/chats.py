@@ -12,7 +12,7 @@ from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError, UsageError
 from weft.recordings.coding import TranscriptLine
 from weft.recordings.providers import arguments_of
-from weft.recordings.recording import Recording, Transcript, read_counts, seconds, show_media
+from weft.recordings.recording import Recording, Transcript, seconds, show_media
 from weft.values import Json, JsonObject, compact
 
 # --- Cline and Roo Code
@@ -91,8 +91,8 @@ def _take_cline(transcript: Transcript, message: JsonObject) -> None:
     if message.get("role") == "assistant":
         if words:
             model = text_at(object_in(message.get("modelInfo")), "id")
-            usage = read_counts(object_in(message.get("metrics")))
-            transcript.answer(words, time=time, model=model, usage=usage)
+            counts = object_in(message.get("metrics"))
+            transcript.answer(words, time=time, model=model, counts=counts)
         return
     if results:
         transcript.results(results, time=time)

@@ -55,7 +55,35 @@ def is_claude_code(row: JsonObject) -> bool:
 
 
 def read_claude_code(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
-    """The conversation of a transcript, and each conversation of a sub-agent as its own."""
+    """The conversations of a transcript: one, or several where files were put together."""
+    for session in _split_sessions(lines):
+        yield from _read_session(session, name, where)
+
+
+def _split_sessions(lines: Sequence[TranscriptLine]) -> list[list[TranscriptLine]]:
+    """Lines by the session they are of; a session that goes on under a new id is one."""
+    sessions: list[list[TranscriptLine]] = []
+    by_id: dict[str, list[TranscriptLine]] = {}
+    by_uuid: dict[str, list[TranscriptLine]] = {}
+    current: list[TranscriptLine] = []
+    unnamed = True
+    for line in lines:
+        id = text_at(line.value, "sessionId") or text_at(line.value, "session_id")
+        parent = text_at(line.value, "parentUuid") or text_at(line.value, "logicalParentUuid")
+        if id and id not in by_id:
+            known = by_uuid.get(parent) or (current if unnamed else None)
+            by_id[id], unnamed = known if known is not None else [], False
+        current = by_id.get(id, current)
+        if not current:
+            sessions.append(current)
+        current.append(line)
+        if uuid := text_at(line.value, "uuid"):
+            by_uuid[uuid] = current
+    return sessions
+
+
+def _read_session(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """The conversation of a session, and each conversation of a sub-agent as its own."""
     main = [line for line in lines if not _is_side(line)]
     sides = [line for line in lines if _is_side(line)]
     ids = (text_at(line.value, "sessionId") or text_at(line.value, "session_id") for line in lines)
@@ -292,9 +320,12 @@ def is_codex(row: JsonObject) -> bool:
 
 
 def read_codex(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
-    """A rollout: what was sent and answered, in order."""
+    """A rollout: what was sent and answered, in order. Files may be put together, one by one."""
     reader = _Codex(where)
     for line in lines:
+        if reader.is_over(line):
+            yield reader.end(name)
+            reader = _Codex(where)
         reader.take(line)
     yield reader.end(name)
 
@@ -310,6 +341,18 @@ class _Codex:
         self.parts: list[Part] = []
         self.time: float | None = None
         self.usage: JsonObject = {}
+        self.total: JsonObject = {}
+        """What all answers so far took, as it was last reported."""
+
+    def is_over(self, line: TranscriptLine) -> bool:
+        """Whether a line is the head of another rollout; a fork has the heads of both first."""
+        head = object_in(line.value.get("payload"))
+        return (
+            line.value.get("type") == "session_meta"
+            and bool(self.id)
+            and text_at(head, "id") not in ("", self.id)
+            and bool(self.transcript.events or self.parts)
+        )
 
     def take(self, line: TranscriptLine) -> None:
         """One line."""
@@ -354,13 +397,17 @@ class _Codex:
             inner = text_at(payload, "type")
             if inner == "token_count":
                 info = object_in(payload.get("info"))
-                self.usage = object_in(info.get("last_token_usage"))
+                total = object_in(info.get("total_token_usage"))
+                # the same report again, such as after a change of limits: nothing was asked
+                if not total or total != self.total:
+                    self.usage = object_in(info.get("last_token_usage"))
+                self.total = total
                 self._flush()
                 return
             transcript.put_aside(f"event `{inner}`", "a notice for display", where)
 
     def _meta(self, payload: JsonObject) -> None:
-        self.id = text_at(payload, "id") or self.id
+        self.id = self.id or text_at(payload, "id")
         base = payload.get("base_instructions")
         for text in (text_at(object_in(base), "text"), text_at(payload, "instructions")):
             if text and text not in self.transcript.system:
@@ -647,6 +694,13 @@ def _take_opencode(transcript: Transcript, info: JsonObject, parts: list[JsonObj
         if any(part.thought for part in spoken):
             transcript.leave_out("thought about a summary", "no model is sent it", transcript.place)
         transcript.summary([part for part in spoken if part.text and not part.thought], time=time)
+        tokens = object_in(info.get("tokens"))
+        if tokens:
+            transcript.put_aside(
+                f"call for a summary of {_count(tokens, 'input'):,} tokens",
+                "the program made it beside the conversation: it is in no sum",
+                transcript.place,
+            )
         return
     failure = object_in(info.get("error"))
     if not spoken:

@@ -17,6 +17,7 @@ from weft.recordings.alignment import key_of_part, share_turns
 from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.recording import (
     AGENT,
+    MOST_PLACES,
     Aside,
     RecordedCall,
     Recording,
@@ -126,13 +127,19 @@ class _CallLog:
         """By all that was said before the last answer."""
         self._by_beginning: dict[int, tuple[_Conversation, int]] = {}
         """Where a request was made or answered, by all that was said before."""
+        self._by_record: dict[tuple[str, int], _Conversation] = {}
+        """By the id of an answer and all that was recorded of the call."""
         self.count = 0
 
     def take(self, call: Recording) -> "_Conversation | None":
         """Add a call to its conversation; a new conversation, where it begins one."""
-        self.count += 1
-        id, follows, *_ = call.call or RecordedCall()
+        id, follows, time, _, digest = call.call or RecordedCall()
         words = _SpokenPieces(call.session.events)
+        record = (id, digest)
+        if id and time and digest and record in self._by_record:
+            self._by_record[record].repeated.append(call.source)
+            return None
+        self.count += 1
         past, start = None, 0
         if follows in self._by_reply:
             past, length = self._by_reply[follows]
@@ -168,6 +175,7 @@ class _CallLog:
                 latest -= bool(call.asks)
                 self._by_beginning.setdefault(words.keys[end], (conversation, latest))
         self._by_words[conversation.words.keys[-1]] = conversation
+        self._by_record[record] = conversation
         if id:
             self._by_reply[id] = conversation, len(conversation.events)
         if not call.asks:
@@ -234,6 +242,8 @@ class _Conversation:
         self.exchanges: list[ExchangeRecord] = []
         self.edited = 0
         """How many requests have another past than was recorded before."""
+        self.repeated: list[str] = []
+        """Where a call of it was recorded once more: a log may be shipped twice."""
 
     @property
     def is_waiting(self) -> bool:
@@ -269,12 +279,20 @@ class _Conversation:
 
     def recording(self, *, is_log: bool) -> Recording:
         """All calls as one recording, with what the last one was sent; a lone call is not a log."""
+        repeats: list[Aside] = []
+        if self.repeated:
+            why = "its record is the same, with the time and the id; it is counted once"
+            places = tuple(self.repeated[:MOST_PLACES])
+            repeats.append(Aside("call that was recorded before", why, len(self.repeated), places))
         if not is_log:
-            return self.first._replace(exchanges=self._place_exchanges(self.first.session.events))
+            return self.first._replace(
+                exchanges=self._place_exchanges(self.first.session.events),
+                aside=(*self.first.aside, *repeats),
+            )
         last = self.calls[-1]
         events = renumber(self.events)
         tools = {tool.name: tool for call in self.calls for tool in call.tools}
-        asides = [aside for call in self.calls for aside in call.aside]
+        asides = [*(aside for call in self.calls for aside in call.aside), *repeats]
         texts = (call.instructions.get(AGENT, "") for call in self.calls)
         systems = dict.fromkeys(text for text in texts if text)
         if len(systems) > 1:

@@ -44,6 +44,7 @@ from weft.recordings.recording import (
     with_fields,
 )
 from weft.recordings.requests import RequestReader, read_request
+from weft.session.provenance import provenance_in
 from weft.values import Json, JsonObject, compact
 
 _TASK = 3
@@ -520,11 +521,14 @@ def take_answer(
         transcript.leave_out("answer", why, where)
         return False
     transcript.reply = text_at(whole, "id")
+    notes = provenance_in(response.custom_metadata)
     transcript.answer(
         response.content.parts or (),
         time=time,
         model=response.model_version or transcript.model,
         usage=response.usage,
+        cache_write=notes.cache_write,
+        cache_lifetime=notes.cache_lifetime,
         finish_reason=response.finish_reason,
         place=where,
     )

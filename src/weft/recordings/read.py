@@ -9,10 +9,10 @@ import bz2
 import glob
 import gzip
 import io
+import itertools
 import logging
 import lzma
 import re
-import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,11 +37,13 @@ from weft.recordings.apps import (
     is_aider_chat,
     is_chatgpt,
     is_kimi,
+    is_kimi_wire,
     is_sharegpt,
     read_aider_chat,
     read_aider_text,
     read_chatgpt,
     read_kimi,
+    read_kimi_wire,
     read_sharegpt,
     read_turns,
 )
@@ -232,18 +234,20 @@ def read_file(
     """
     require_format(format)
     label = name or path.name
-    data = b""
+    data, asides = b"", Asides()
     try:
         with path.open("rb") as file:
             start = file.read(len(SQLITE))
             if start != SQLITE:
                 file.seek(0)
-                with _unpack(file, start, label) as packed, _split(packed, label) as plain:
+                with (
+                    _unpack(file, start, label, asides) as packed,
+                    _split(packed, label) as plain,
+                ):
                     log = _LogFile.find(plain, label, progress, is_split=plain is not packed)
                     if log is not None:
-                        yield from _with_own_ids(
-                            _Values(label, format, lenient=lenient).stream(log)
-                        )
+                        read = _Values(label, format, lenient=lenient).stream(log)
+                        yield from _with(_with_own_ids(read), asides)
                         return
                     data = plain.read()
     except OSError as error:
@@ -256,7 +260,7 @@ def read_file(
             lambda own: partial(_Values(label, format or own, lenient=lenient).read, single=False),
         )
         return
-    yield from read_recordings(data, name=label, format=format, lenient=lenient)
+    yield from _with(read_recordings(data, name=label, format=format, lenient=lenient), asides)
 
 
 _PACKED: dict[bytes, Callable[[BinaryIO, Literal["rb"]], AbstractContextManager[object]]] = {
@@ -275,8 +279,11 @@ _OTHERS = {
 """What other packed files begin with, the name of the form, and what to type."""
 
 
-def _unpack(file: BinaryIO, start: bytes, where: str) -> BinaryIO:
-    """The file, or an unpacked copy of it that can be read in any order."""
+def _unpack(file: BinaryIO, start: bytes, where: str, asides: Asides) -> BinaryIO:
+    """The file, or an unpacked copy of it that can be read in any order.
+
+    A writer that was killed leaves a torn file: it is unpacked as far as it goes.
+    """
     opener = next((one for magic, one in _PACKED.items() if start.startswith(magic)), None)
     for magic, (name, command) in _OTHERS.items():
         if start.startswith(magic):
@@ -287,15 +294,21 @@ def _unpack(file: BinaryIO, start: bytes, where: str) -> BinaryIO:
             )
     if opener is None:
         return file
-    plain = tempfile.TemporaryFile()  # noqa: SIM115 (whoever reads it closes it)
+    plain = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 (whoever reads it closes it)
     try:
         with opener(file, "rb") as packed:
-            shutil.copyfileobj(cast("BinaryIO", packed), plain)
+            # at most one block at a time: a read that fails would lose those before it
+            while block := cast("io.BufferedReader", packed).read1(1 << 16):
+                plain.write(block)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        plain.close()
-        raise SessionError(f"it cannot be unpacked: {error}", where=where) from None
+        if not plain.tell():
+            plain.close()
+            raise SessionError(
+                f"it cannot be unpacked: {error}", where=where, hint="is it damaged?"
+            ) from None
+        asides.add("end of the packed file", f"it cannot be unpacked: {error}", where)
     plain.seek(0)
-    return cast("BinaryIO", plain)
+    return plain
 
 
 def _split(file: BinaryIO, where: str) -> AbstractContextManager[BinaryIO]:
@@ -423,8 +436,14 @@ def read_recordings(
 
 
 def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
-    with _unpack(io.BytesIO(data), data[:6], name) as plain:
+    asides = Asides()
+    with _unpack(io.BytesIO(data), data[:6], name, asides) as plain:
         data = plain.read()
+    yield from _with(_read_plain(data, name, values), asides)
+
+
+def _read_plain(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
+    """The recordings in bytes that are not packed."""
     if data.startswith(ZIP) or is_tar(data):
         yield from _read_archive(data, name, values)
         return
@@ -591,6 +610,17 @@ class _Values:
         `mended` is what was set aside on each line, `torn` the end of the file, `broken` the lines
         that are missing from `rows`.
         """
+        groups = self._split_forms(rows)
+        if len(groups) > 1:
+            errors = [*broken]
+            for number, group in enumerate(groups, 1):
+                last = torn if number == len(groups) else None
+                try:
+                    yield from self.rows(group, mended, last, ())
+                except SessionError as error:
+                    errors.append(error)
+            raise_first(errors)
+            return
         whole = self._conversation(rows)
         if whole is not None:
             # a conversation with a hole in it is not a conversation
@@ -626,12 +656,16 @@ class _Values:
         """The recordings of a log, line by line; what its lines share is kept once."""
         errors: list[SessionError] = []
         torn: list[SessionError] = []
+        others: dict[int, TranscriptLine] = {}
 
         def read_rows() -> Iterator[Recording]:
             for number, line in log.lines():
                 where, asides = log.place(number), Asides()
                 try:
                     value = read_json(line, where, asides.add)
+                    if isinstance(value, dict) and self._is_transcript(value):
+                        others[number] = TranscriptLine(where, value)
+                        continue
                     recordings = self.read(value, f"{self.stem}-{number}", where, single=False)
                     yield from _with(recordings, asides)
                 except SessionError as error:
@@ -641,7 +675,44 @@ class _Values:
 
         joined = [*self._join(read_rows(), in_order=True)]
         whole = _with(joined, _torn_line(torn[0] if torn else None))
+        if others:  # the file of another program was appended
+            lines = [others[number] for number in sorted(others)]
+            none = {line.where: Asides() for line in lines}
+            whole = itertools.chain(whole, self.rows(lines, none, None, ()))
         yield from self.require_some(whole, errors)
+
+    def _is_transcript(self, value: JsonObject) -> bool:
+        """Whether a line is of a transcript, and not a recording of its own."""
+        return (
+            self.format is None
+            and not _is_document(value)
+            and _line_format_of([value], None) is not None
+        )
+
+    def _split_forms(self, rows: Sequence[TranscriptLine]) -> list[list[TranscriptLine]]:
+        """The lines of each form, where files of several programs were put together.
+
+        A line that fits no form is of the file of the line before it.
+        """
+        groups: dict[str, list[TranscriptLine]] = {}
+        name = ""
+        for row in rows:
+            value = cast("Json", row.value)
+            if isinstance(value, dict):
+                line_format = None if _is_document(value) else _line_format_of([value], None)
+                form = "document" if _is_document(value) else line_format and line_format.name
+                if not name and form:
+                    groups = {form: groups.pop("", [])}
+                name = form or name
+            groups.setdefault(name, []).append(row)
+        if len(groups) < 2 or self.format is not None:
+            return [[*rows]]
+        strict = _Values(self.name, None)
+        try:  # a line of one program may look like one of another
+            is_one = strict._conversation(rows) is not None
+        except SessionError:
+            is_one = False
+        return [[*rows]] if is_one else [*groups.values()]
 
     def _conversation(self, rows: Sequence[TranscriptLine]) -> Iterable[Recording] | None:
         """The recordings of lines that are messages, events or a transcript; None if not so."""
@@ -849,7 +920,9 @@ class _Values:
             if recording.call is not None:
                 exchange = _exchange_in(raw, request, recording, where, answer=response)
                 recording = recording._replace(
-                    call=recording.call._replace(time=exchange.started or 0.0),
+                    call=recording.call._replace(
+                        time=exchange.started or 0.0, record=hash(compact(raw))
+                    ),
                     exchanges=(exchange,),
                 )
             beside = () if inner is None else find_other_fields(raw, _ENVELOPE, "request", where)
@@ -1218,7 +1291,7 @@ FORMATS: Mapping[str, str] = {
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
     "cursor": "a transcript of Cursor's agent, JSONL",
     "droid": "a session of Factory's Droid, JSONL",
-    "kimi-cli": "the context of a session of Kimi CLI, JSONL",
+    "kimi-cli": "the context of a session of Kimi CLI, or its wire.jsonl",
     "pi": "a session of pi, JSONL",
     "qwen-code": "a session of Qwen Code, JSONL",
     **{one.name: one.about for one in DOCUMENTS},
@@ -1250,6 +1323,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("cursor", is_cursor, 3, read_cursor),
     LineFormat("goose", is_goose, 3, read_goose),
     LineFormat("kimi-cli", is_kimi, None, read_kimi),
+    LineFormat("kimi-cli", is_kimi_wire, 3, read_kimi_wire),
     LineFormat("gemini-cli", is_gemini_lines, 3, read_gemini_lines),
     LineFormat("openhands", is_openhands, 3, read_openhands),
     LineFormat("codex", is_codex_stream, 3, read_codex_stream),

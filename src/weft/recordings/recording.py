@@ -74,13 +74,15 @@ class Aside:
 class RecordedCall(NamedTuple):
     """The id of a call's answer, and of the answer that its request goes on from; often empty.
 
-    `time` is when it was made, 0 if unknown. `failed` says that its answer is an error.
+    `time` is when it was made, 0 if unknown. `failed` says that its answer is an error. `record` is
+    a hash of all that was recorded of it.
     """
 
     id: str = ""
     follows: str = ""
     time: float = 0.0
     failed: bool = False
+    record: int = 0
 
 
 class Recording(NamedTuple):
@@ -294,14 +296,17 @@ class Transcript:
         time: float | None = None,
         model: str = "",
         usage: Usage | None = None,
+        counts: Mapping[str, Json] | None = None,
         cache_write: int | None = None,
         cache_lifetime: str | None = None,
         finish_reason: str | None = None,
         error: str | None = None,
         place: str = "",
     ) -> None:
-        """The model answers."""
+        """The model answers. `counts` are its tokens under any names, where `usage` is not read."""
         self.place = place or self.place
+        if counts:
+            usage, cache_write = read_counts(counts), read_written(counts)
         parts = self._readable(parts)
         for part in parts:
             if part.function_call is not None and part.function_call.id:
@@ -471,10 +476,23 @@ def read_json(data: bytes | str, where: str, report: Report) -> Json:
     try:
         value = cast("Json", json.loads(data, parse_constant=odd.append))
     except (ValueError, RecursionError):
-        raise SessionError(f"this is not JSON: {problem}", where=where, hint=FORMS) from None
+        raise SessionError(_why_not_json(data, problem), where=where, hint=FORMS) from None
     for number in odd:
         report(f"number {number}", "JSON has no such number; it is read as null", where)
     return replace_surrogates(value, where, report)
+
+
+def _why_not_json(data: bytes | str, problem: Exception) -> str:
+    """What is wrong with a text that is not JSON; one that does not look like it is quoted."""
+    if isinstance(problem, RecursionError):
+        return "it nests too deep"
+    text = data if isinstance(data, str) else data[:200].decode("utf-8", "replace")
+    begins = text.strip()[:30]
+    if not begins or begins[0] in '{["0123456789-':
+        return f"this is not JSON: {problem}"
+    if "\ufffd" in begins or not begins.replace("\n", "").isprintable():
+        return "this is not text"
+    return f"this is not JSON: it begins with {begins!r}"
 
 
 def parse_json(data: bytes | str) -> object:
@@ -768,17 +786,7 @@ _APART = (
 
 def read_counts(counts: Mapping[str, Json]) -> Usage | None:
     """Read the tokens of an answer under any of their names; None where there are none."""
-    details = [counts]
-    details += [one for key, one in counts.items() if "details" in key and isinstance(one, dict)]
-    tokens: dict[str, int] = {}
-    named: dict[str, str] = {}
-    for kind, names in _COUNTS.items():
-        for name in names:
-            numbers = (_whole_number(one.get(name)) for one in details)
-            value = next((number for number in numbers if number is not None), None)
-            if value is not None:
-                tokens[kind], named[kind] = value, name
-                break
+    tokens, named = _find_counts(counts)
     if "input" not in tokens and "output" not in tokens:
         return None
     prompt, output = tokens.get("input"), tokens.get("output")
@@ -798,6 +806,38 @@ def read_counts(counts: Mapping[str, Json]) -> Usage | None:
         thoughts_token_count=thoughts,
         tool_use_prompt_token_count=tokens.get("tool") or None,
     )
+
+
+def read_written(counts: Mapping[str, Json]) -> int | None:
+    """Read how many of the tokens were written to the cache, which costs more; None if none."""
+    return _find_counts(counts)[0].get("written") or None
+
+
+def with_counts(event: Event, counts: Mapping[str, Json]) -> Event:
+    """The answer with what was counted, where that says more."""
+    written = read_written(counts)
+    note = Provenance(cache_write=written).onto(event.custom_metadata) if written else None
+    return msgspec.structs.replace(
+        event,
+        usage=read_counts(counts) or event.usage,
+        custom_metadata=note or event.custom_metadata,
+    )
+
+
+def _find_counts(counts: Mapping[str, Json]) -> tuple[dict[str, int], dict[str, str]]:
+    """The tokens by kind, and the names under which they stand."""
+    details = [counts]
+    details += [one for key, one in counts.items() if "details" in key and isinstance(one, dict)]
+    tokens: dict[str, int] = {}
+    named: dict[str, str] = {}
+    for kind, names in _COUNTS.items():
+        for name in names:
+            numbers = (_whole_number(one.get(name)) for one in details)
+            value = next((number for number in numbers if number is not None), None)
+            if value is not None:
+                tokens[kind], named[kind] = value, name
+                break
+    return tokens, named
 
 
 def _thoughts_apart(

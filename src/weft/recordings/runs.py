@@ -28,6 +28,7 @@ from weft.recordings.recording import (
     seconds,
     show_media,
     tools_of,
+    with_counts,
     with_events,
 )
 from weft.session import Event, Usage
@@ -127,11 +128,10 @@ def _take_gemini(
         elif returned:
             results.append(_result(call_id, name, returned))
     tokens = object_in(message.get("tokens"))
-    usage = read_counts(tokens)
     if not parts:
         transcript.put_aside("empty answer", "nothing was said in it", transcript.place)
         return
-    transcript.answer(parts, time=time, model=text_at(message, "model"), usage=usage)
+    transcript.answer(parts, time=time, model=text_at(message, "model"), counts=tokens)
     if results:
         transcript.results(results, time=time)
 
@@ -209,8 +209,8 @@ def read_qwen(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterato
         if kind in ("user", "assistant", "tool_result") and line.where not in chosen:
             transcript.leave_out(f"`{kind}` message", "it is on a branch that was left", line.where)
         elif kind == "assistant" and parts:
-            usage = read_counts(object_in(row.get("usageMetadata")))
-            transcript.answer(parts, time=time, model=text_at(row, "model"), usage=usage)
+            counts = object_in(row.get("usageMetadata"))
+            transcript.answer(parts, time=time, model=text_at(row, "model"), counts=counts)
         elif kind == "tool_result":
             results = [part for part in parts if part.function_response is not None]
             media = [part for part in parts if part.kind == "media"]
@@ -386,8 +386,7 @@ class _Copilot:
                 failed = form.get("status") == "error" or "error" in form
                 content = form.get("output", form.get("error", returned))
                 results.append(_result(call_id, name, content, failed=failed))
-        usage = read_counts(row)
-        transcript.answer(parts, time=time, model=text_at(row, "model"), usage=usage)
+        transcript.answer(parts, time=time, model=text_at(row, "model"), counts=row)
         if results:
             transcript.results(results, time=time)
 
@@ -397,8 +396,7 @@ class _Copilot:
         counts = object_in(self._facts.get("usage"))
         counts = {"output": self._facts.get("outputTokens"), **counts}
         model = text_at(self._facts, "model") or text_at(counts, "model") or self._model
-        usage = read_counts(counts)
-        self.transcript.answer(self._parts, time=self._time, model=model, usage=usage)
+        self.transcript.answer(self._parts, time=self._time, model=model, counts=counts)
         self._parts, self._facts, self._call = [], {}, ""
 
     def end(self, name: str) -> Recording:
@@ -511,7 +509,7 @@ def _take_pi(transcript: Transcript, message: JsonObject, where: str, time: floa
             parts,
             time=time,
             model=text_at(message, "model"),
-            usage=read_counts(object_in(message.get("usage"))),
+            counts=object_in(message.get("usage")),
         )
     elif role == "toolResult":
         text = "\n".join(part.text or "" for part in parts if part.text)
@@ -875,8 +873,7 @@ def _with_facts(
             time = time / 1000 if time > _MILLISECONDS else time
             name = fact.get("model")
             event = msgspec.structs.replace(
-                event,
-                usage=read_counts(object_in(fact.get("usage"))) or event.usage,
+                with_counts(event, object_in(fact.get("usage"))),
                 model_version=(name if isinstance(name, str) else "") or model or None,
                 timestamp=time or event.timestamp,
             )
@@ -952,10 +949,10 @@ def _take_atif(transcript: Transcript, step: JsonObject) -> None:
             arguments = arguments_of(call.get("arguments"))
             name = text_at(call, "function_name")
             parts.append(call_part(name, arguments, id=text_at(call, "tool_call_id")))
-        usage = read_counts(object_in(step.get("metrics")))
+        counts = object_in(step.get("metrics"))
         model = text_at(step, "model_name") or transcript.model
         if parts:
-            transcript.answer(parts, time=time, model=model, usage=usage)
+            transcript.answer(parts, time=time, model=model, counts=counts)
         else:
             transcript.put_aside("empty answer", "nothing was said in it", place)
     elif source == "system" and not transcript.events:

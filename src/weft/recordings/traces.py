@@ -15,10 +15,11 @@ from weft.recordings.recording import (
     Recording,
     read_counts,
     seconds,
+    with_counts,
     with_events,
 )
 from weft.recordings.spans import adk_body, messages_of_parts, parse_value
-from weft.session import Event, Usage
+from weft.session import Event
 from weft.values import Json, JsonObject, compact
 
 # --- Langfuse
@@ -326,7 +327,7 @@ def _exchange(
         options=options,
         tools=tuple(tools),
         answer=answers[0] if len(answers) == 1 else answers or None,
-        usage=_usage(row),
+        usage=read_counts(_counts(row)),
         started=seconds(_first(row, "startTime", "start_time")),
         ended=seconds(_first(row, "endTime", "end_time")),
         first_token=seconds(_first(row, "completionStartTime", "completion_start_time")),
@@ -378,10 +379,9 @@ def _answers(output: Json) -> Iterator[Json]:
 
 def _with_facts(event: Event, row: JsonObject) -> Event:
     """The answer with what was counted."""
-    usage = _usage(row)
     model = _model_of(row) or None
     return msgspec.structs.replace(
-        event, usage=usage or event.usage, model_version=model or event.model_version
+        with_counts(event, _counts(row)), model_version=model or event.model_version
     )
 
 
@@ -390,6 +390,6 @@ def _model_of(row: JsonObject) -> str:
     return next((name for key in names if (name := text_at(row, key))), "")
 
 
-def _usage(row: JsonObject) -> Usage | None:
+def _counts(row: JsonObject) -> JsonObject:
     named = (row.get(key) for key in ("usageDetails", "usage_details", "usage"))
-    return read_counts(object_in(parse_value(next(filter(None, named), None))))
+    return object_in(parse_value(next(filter(None, named), None)))

@@ -15,6 +15,7 @@ import msgspec
 
 from weft.compiler.costs import RELATIVE, Load, rates_for
 from weft.compiler.receipt import billed_load
+from weft.dialects.price_list import name_price_list
 from weft.markup import escape, page, table, tag
 from weft.recordings import Aside, Recording, way_to_apply
 from weft.replay.frontier import ORACLE
@@ -175,11 +176,12 @@ def _body(trials: Sequence[Trial], title: str, facts: RecordedFacts | None) -> I
     if facts is not None:
         yield from (tag("p", escape(way)) for way in ways_to_get(trials, facts))
         yield from _usage_table(facts.usage)
+    yield from (tag("p", escape(line), "dim") for line in price_lines(trials))
     for chosen in groups:
         first = chosen[0]
         yield tag("h2", escape(model_title(first)))
         words = f"{first.runs:,} runs, {first.requests:,} requests; costs in {unit(first)}"
-        yield tag("p", f"{words}, without the answers", "dim")
+        yield tag("p", f"{words}, without the answers{missing_prices(first)}", "dim")
         yield table(TITLES, _rows(chosen))
         yield _against(chosen)
         yield _curves(chosen)
@@ -193,7 +195,11 @@ def _cards(trials: Sequence[Trial], *, several: bool) -> str:
         ("requests", f"{base.requests:,}", f"in {base.runs:,} runs"),
         ("tokens sent", f"{base.tokens:,}", f"largest request {base.largest:,}"),
         ("read from the cache", f"{base.hit_ratio:.0%}", "as plain history"),
-        (f"cost in {unit(base)}", _amount(base), "as plain history, without the answers"),
+        (
+            f"cost in {unit(base)}",
+            _amount(base),
+            f"as plain history, without the answers{missing_prices(base)}",
+        ),
     ]
     saved = 1 - _ratio(best.with_recalls, base.cost)
     if best is base or saved <= 0:
@@ -252,7 +258,9 @@ def _sessions(sessions: Sequence[SessionTrials]) -> Iterator[str]:
     if not sessions:
         return
     # by what plain history costs, whatever the policies make of it
-    ordered = sorted(sessions, key=lambda one: -one.trials[0].cost)[:MOST_SESSIONS]
+    base = [(one.trials[0], one) for one in sessions]
+    ordered = [one for _, one in sorted(base, key=lambda pair: (not pair[0].money, -pair[0].cost))]
+    ordered = ordered[:MOST_SESSIONS]
     more = len(sessions) - len(ordered)
     yield tag("h2", "Sessions, the dearest first")
     heads = ("session", "requests", "tokens", "cached", "cost", "cheapest policy", "saved", "")
@@ -308,7 +316,7 @@ def _dollars(cost: float) -> str:
 
 
 def _worth(cost: float | None) -> str:
-    return f", {_dollars(cost)}" if cost is not None else ""
+    return f", {_dollars(cost)}" if cost is not None else ", no price is known"
 
 
 def _rows(trials: Sequence[Trial]) -> Iterator[list[str]]:
@@ -418,7 +426,7 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
         first = chosen[0]
         yield (
             f"{model_title(first)}: {first.runs:,} runs, {first.requests:,} requests,"
-            f" costs in {unit(first)} without the answers"
+            f" costs in {unit(first)} without the answers{missing_prices(first)}"
         )
         table = [TITLES, *(cells(trial, first) for trial in chosen)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -437,6 +445,7 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
     yield "in view, handle, lost: strings used later that could be read, were a handle away, or not"
     yield "rebuilt: texts sent in short that the request and its handles give back to the letter"
     yield "repeats: calls made again for what nothing leads to; bill: the answers included"
+    yield from price_lines(trials)
 
 
 def shares(trials: Sequence[Trial]) -> Iterator[str]:
@@ -612,6 +621,31 @@ def model_title(trial: Trial) -> str:
 def unit(trial: Trial) -> str:
     """What costs are counted in."""
     return "US dollars" if trial.money else "fresh tokens"
+
+
+def no_price_words() -> str:
+    """How a model is measured that nobody knows the price of."""
+    return (
+        "no price of the model is known: costs are in fresh tokens; one that is read again counts"
+        f" {RELATIVE.read:.2f}, one that is kept {RELATIVE.write:.2f}"
+    )
+
+
+def missing_prices(trial: Trial) -> str:
+    """How many requests are in no cost; empty where all are."""
+    if not trial.unpriced:
+        return ""
+    verb = "has" if trial.unpriced == 1 else "have"
+    return f"; {trial.unpriced:,} of {trial.requests:,} calls {verb} no price, and are in no cost"
+
+
+def price_lines(trials: Iterable[Trial]) -> Iterator[str]:
+    """By which prices the costs were reckoned."""
+    units = {trial.money for trial in trials}
+    if True in units:
+        yield name_price_list()
+    if False in units:
+        yield no_price_words()
 
 
 def _amount(trial: Trial) -> str:

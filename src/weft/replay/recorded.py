@@ -32,7 +32,7 @@ from weft.recordings import ExchangeRecord, RecordedBlock, Recording, exchanges_
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, with_events
 from weft.recordings.requests import RequestReader, read_request
-from weft.replay.steps import AnsweredStep, Speaker, speaker_of
+from weft.replay.steps import AnsweredStep, Speaker, StepWalk, speaker_of
 from weft.session import Event, Session
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
@@ -53,6 +53,21 @@ def measure_by_yardstick(plan: Plan, model: str) -> Plan:
     facts = plan.target.facts._replace(cache=_ASSUMED)
     target = msgspec.structs.replace(plan.target, facts=facts)
     return msgspec.structs.replace(plan, target=target)
+
+
+def count_by_yardstick(request: Compilation) -> Compilation:
+    """The request, reckoned as one of a model that nobody knows."""
+    request.plan = measure_by_yardstick(request.plan, "")
+    request.prompt = msgspec.structs.replace(request.prompt, model="")
+    return request
+
+
+class YardstickWalk(StepWalk):
+    """Rebuilds the steps of a session whose model nobody knows, or knows the price of."""
+
+    def compile(self, event: Event, home: Agent, before: Session) -> Compilation:
+        """The request that led to an event."""
+        return count_by_yardstick(super().compile(event, home, before))
 
 
 class RecordedRequest(Compilation):
@@ -331,11 +346,11 @@ class _Prompts:
         self._head: tuple[str, JsonObject, list[Json], Prompt] | None = None
         self._turns: list[Json] = []
         self._items: Strand[Item] = Strand()
-        self._log_items: Strand[Item] = Strand()
-        """The items of a transcript so far."""
+        self._logs: dict[str, _LogItems] = {}
+        """The items of a transcript so far; of a team's, those of each agent."""
+        self._is_team = recording.format == "autogen" and len(_speakers(recording)) > 1
         self._ends: list[int] = []
         """How many items there are after each turn of the request before."""
-        self._read = 0
         self._own_head: dict[str, Prompt] = {}
 
     def request(self, exchange: ExchangeRecord, place: int) -> RecordedRequest:
@@ -446,19 +461,21 @@ class _Prompts:
 
     def _from_log(self, model: str, place: int) -> Prompt:
         events = self._recording.session.events
-        for position, event in enumerate(events[self._read : place], self._read):
+        reader = events[place].author if self._is_team else ""
+        log = self._logs.setdefault(reader, _LogItems())
+        for position, event in enumerate(events[log.read : place], log.read):
             compaction = event.actions.compaction
             if compaction is not None:  # a summary takes the place of all before it
-                self._log_items = Strand()
+                log.items = Strand()
                 event = msgspec.structs.replace(event, content=compaction.compacted_content)
-            item = _item_of(event, position)
+            item = _item_of(_as_heard_by(reader, event), position)
             if item is not None:
-                self._log_items = self._log_items.extend([item])
-        self._read = max(self._read, place)
+                log.items = log.items.extend([item])
+        log.read = max(log.read, place)
         head = self._own_head.get(model)
         if head is None:
             head = self._own_head[model] = self._make_head(model)
-        return msgspec.structs.replace(head, items=self._log_items)
+        return msgspec.structs.replace(head, items=log.items)
 
     def _make_head(self, model: str) -> Prompt:
         recording = self._recording
@@ -475,6 +492,30 @@ class _Prompts:
             config={**recording.config},
             features=Feature.CALLS if tools else Feature.NONE,
         )
+
+
+class _LogItems:
+    """The first events of a log as items, and how many they are."""
+
+    def __init__(self) -> None:
+        self.items: Strand[Item] = Strand()
+        self.read = 0
+
+
+def _speakers(recording: Recording) -> set[str]:
+    """Who answered in a recording."""
+    events = recording.session.events
+    return {one.author for one in events if one.content is not None and one.content.role == "model"}
+
+
+def _as_heard_by(reader: str, event: Event) -> Event:
+    """An event as an agent of a team is sent it: of others the words alone, as the user's."""
+    if not reader or event.author in ("user", reader) or event.content is None:
+        return event
+    is_answer = event.content.role == "model"
+    words = (one for one in event.content.parts or () if one.text and not one.thought)
+    heard = Content(parts=tuple(words) if is_answer else (), role="user")
+    return msgspec.structs.replace(event, content=heard)
 
 
 def _keeps_requests(recording: Recording) -> bool:

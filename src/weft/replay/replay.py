@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import RELATIVE, Load, Rates, cost_of, read_again
+from weft.compiler.costs import Load, Rates, cost_of, read_again
 from weft.content import Content
 from weft.declare import Agent, Node, Policy, RunConfig, Tool
 from weft.declare import Sequence as Sequential
@@ -40,7 +40,7 @@ from weft.replay.evidence import (
 )
 from weft.replay.evidence import uses_of as uses_of
 from weft.replay.overlay import OverlayWalk
-from weft.replay.recorded import RecordedCalls, has_requests, is_priced
+from weft.replay.recorded import RecordedCalls, count_by_yardstick, has_requests, is_priced
 from weft.replay.steps import compile_before, is_answer, rebuilding, speaker_of, under_policy
 from weft.session import Event, Session
 from weft.session.talk import INTERNAL_CALLS
@@ -69,7 +69,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     `dearer` runs cost, recalls included, over 2% more than plain history, and `worst` is the
     largest such share. `refused` requests could not be made within the policy's budget, and count
     in nothing else. `curve` holds the tokens of each step, summed over the runs, and `reached` how
-    many runs had it.
+    many runs had it. `unpriced` requests were asked of a model without a price, and are in no cost:
+    others have one.
     """
 
     policy: str
@@ -102,6 +103,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     dearer: int = 0
     worst: float = 1.0
     refused: int = 0
+    unpriced: int = 0
     curve: tuple[int, ...] = ()
     reached: tuple[int, ...] = ()
 
@@ -201,7 +203,7 @@ def replay(
     events = recording.session.events
     is_overlaid = agents is None and has_requests(recording)
     name = model or (priced_model(recording) if is_overlaid else None)
-    by_price = is_overlaid or model is not None
+    is_unknown = model is None and not is_overlaid
     tally, texts, records = _Tally(policy, name), Texts(), KeptEvidence(events)
     requests = requests_of(
         recording,
@@ -213,10 +215,12 @@ def replay(
         change=change,
     )
     for index, answer, compiled in requests:
-        spent = _price_request(compiled, by_price=by_price)
+        if is_unknown:
+            count_by_yardstick(compiled)
+        spent = _price_request(compiled)
         # only a first request can share its head with another session
         if sessions_per_hour and not tally.sizes:
-            spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=by_price)
+            spent = _sharing_head(spent, compiled, sessions_per_hour)
         tally.step(compiled, spent, answer)
         if aside is not None and (load := aside(compiled)) is not None:
             tally.call(load, spent)
@@ -234,7 +238,9 @@ def replay(
 
 def total(trials: Iterable[Trial]) -> Trial:
     """Several recordings under one policy and model as one."""
-    first, *rest = trials
+    listed = [*trials]
+    is_money = any(one.money for one in listed)
+    first, *rest = (one if one.money == is_money else _without_costs(one) for one in listed)
     for other in rest:
         mine, more = msgspec.structs.asdict(first), msgspec.structs.asdict(other)
         first = msgspec.structs.replace(
@@ -242,14 +248,30 @@ def total(trials: Iterable[Trial]) -> Trial:
             **{name: mine[name] + more[name] for name in mine.keys() - _NOT_ADDED},
             largest=max(first.largest, other.largest),
             worst=max(first.worst, other.worst),
+            money=is_money,
             curve=_add_columns(first.curve, other.curve),
             reached=_add_columns(first.reached, other.reached),
         )
     return first
 
 
+def _without_costs(trial: Trial) -> Trial:
+    """A trial in fresh tokens, next to others in dollars: its costs cannot be added to theirs."""
+    return msgspec.structs.replace(
+        trial, cost=0.0, with_recalls=0.0, output_cost=0.0, unpriced=trial.requests
+    )
+
+
 _NOT_ADDED = {"policy", "model", "money", "largest", "worst", "curve", "reached"}
 """The fields of a trial that are not sums."""
+
+
+class _Costs:
+    """What requests cost, recalls and answers next to them, in one unit."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.sent = self.recalling = self.answers = 0.0
 
 
 class _Tally:
@@ -259,34 +281,37 @@ class _Tally:
         self.policy, self.model = policy, model
         self.sizes: list[int] = []
         self.cached = self.broken = self.announced = 0
-        self.cost = self.recalling = 0.0
+        self.costs: dict[bool, _Costs] = {}
+        """Those in US dollars, and those in fresh tokens."""
         self.used = self.present = self.behind = self.reduced = self.rebuilt = 0
         self.used_next = self.present_next = self.short = self.short_present = 0
         self.edits = self.edits_present = 0
         self.output = 0
-        self.output_cost = 0.0
         self.recalled: set[str] = set()
         self.repeated: set[str] = set()
         self.refused: list[BudgetExceeded] = []
         self.carried = 0
-        self.money = False
+
+    def _costs(self, spent: _StepCost) -> "_Costs":
+        return self.costs.setdefault(spent.rates.money, _Costs())
 
     def step(self, compiled: Compilation, spent: _StepCost, answer: Event) -> None:
         """One more request and its answer; what was recalled before is read again with it."""
         self.sizes.append(spent.tokens)
         self._answer(_answer_tokens(answer, compiled), spent)
         self.cached += spent.cached
-        self.cost += spent.cost
+        costs = self._costs(spent)
+        costs.requests += 1
+        costs.sent += spent.cost
         # what was recalled stays in the conversation, and is read from then on
-        self.recalling += self.carried * spent.rates.read
-        self.money = spent.rates.money and (self.money or len(self.sizes) == 1)
+        costs.recalling += self.carried * spent.rates.read
         if read_again(compiled):
             self.broken += 1
             self.announced += any(one.code == "WEFT502" for one in compiled.diagnostics)
 
     def call(self, load: Load, spent: _StepCost) -> None:
         """One call more, which no answer of the recording belongs to."""
-        self.recalling += spent.rates.cost(load._replace(answer=0))
+        self._costs(spent).recalling += spent.rates.cost(load._replace(answer=0))
         self._answer(load.answer, spent)
 
     def evidence(
@@ -341,14 +366,16 @@ class _Tally:
             size = min(size, PAGE + ASKING)
         else:
             self.repeated.add(handle)
-        self.recalling += spent.rates.cost(Load(spent.tokens + self.carried, size, 0))
+        recalled = spent.rates.cost(Load(spent.tokens + self.carried, size, 0))
+        self._costs(spent).recalling += recalled
         self.carried += size
         self._answer(ASKING, spent)
 
     def _answer(self, tokens: int, spent: _StepCost) -> None:
         """Count tokens that a model says."""
         self.output += tokens
-        self.output_cost += tokens * (spent.rates.answer or ANSWER * spent.rates.fresh)
+        price = spent.rates.answer or ANSWER * spent.rates.fresh
+        self._costs(spent).answers += tokens * price
 
     def rebuild(self, rebuilt_step: Rebuilt) -> None:
         """What of one request can be put together again."""
@@ -356,7 +383,9 @@ class _Tally:
         self.rebuilt += rebuilt_step.reduced - len(rebuilt_step.lost)
 
     def trial(self) -> Trial:
-        """All of it."""
+        """All of it. Where some requests have a price, costs are those of them alone."""
+        money = True in self.costs
+        costs = self.costs.get(money, _Costs())
         return Trial(
             policy=str(self.policy),
             model=self.model or "",
@@ -364,9 +393,9 @@ class _Tally:
             requests=len(self.sizes),
             tokens=sum(self.sizes),
             cached=self.cached,
-            cost=self.cost,
-            with_recalls=self.cost + self.recalling,
-            money=self.money,
+            cost=costs.sent,
+            with_recalls=costs.sent + costs.recalling,
+            money=money,
             largest=max(self.sizes, default=0),
             broken=self.broken,
             announced=self.announced,
@@ -378,7 +407,7 @@ class _Tally:
             recalls=len(self.recalled),
             repeats=len(self.repeated),
             output=self.output,
-            output_cost=self.output_cost,
+            output_cost=costs.answers,
             used_next=self.used_next,
             present_next=self.present_next,
             short=self.short,
@@ -386,6 +415,7 @@ class _Tally:
             edits=self.edits,
             edits_present=self.edits_present,
             refused=len(self.refused),
+            unpriced=len(self.sizes) - costs.requests,
             curve=tuple(self.sizes),
             reached=(1,) * len(self.sizes),
         )
@@ -607,21 +637,13 @@ def _type(value: Json) -> str:
     return named or ("array" if isinstance(value, list) else "object" if value else "string")
 
 
-def _price_request(compiled: Compilation, *, by_price: bool) -> _StepCost:
-    """What a request takes: by its provider's rules and prices, or by the yardstick.
-
-    The yardstick reads again all that two requests begin with in common, and keeps the rest.
-    """
-    if by_price:
-        cost, read = cost_of(compiled), compiled.cached
-        return _StepCost(read.total, read.cached, cost.total, cost.rates)
-    tokens, cached = compiled.tokens, compiled.stable_prefix.tokens
-    return _StepCost(tokens, cached, RELATIVE.cost(Load(cached, tokens - cached, 0)), RELATIVE)
+def _price_request(compiled: Compilation) -> _StepCost:
+    """What a request takes: by its provider's rules and prices, or by the yardstick."""
+    cost, read = cost_of(compiled), compiled.cached
+    return _StepCost(read.total, read.cached, cost.total, cost.rates)
 
 
-def _sharing_head(
-    spent: _StepCost, compiled: Compilation, sessions_per_hour: float, *, by_price: bool
-) -> _StepCost:
+def _sharing_head(spent: _StepCost, compiled: Compilation, sessions_per_hour: float) -> _StepCost:
     """A first request whose head may have been read for another session, at its expected price.
 
     Sessions begin at random; the head is there if one began within its lifetime.
@@ -629,7 +651,7 @@ def _sharing_head(
     cache = compiled.plan.target.facts.cache
     head = compiled.scale.count_fixed(compiled.lowered())
     # the provider keeps nothing of it, so there is nothing to share
-    if by_price and (cache == Cache() or head < cache.minimum):
+    if cache == Cache() or head < cache.minimum:
         return spent
     lifetime = compiled.prompt.cache if compiled.prompt.cache in cache.ttls else ""
     seconds = SECONDS.get(lifetime or "".join(cache.ttls[:1]), SECONDS["5m"])

@@ -222,6 +222,10 @@ class SeveralStores:
         """How many events it has."""
         return await self._part(key).length(key)
 
+    def notices(self) -> list[str]:
+        """What the lists do not have."""
+        return [one for part in self._parts for one in part.notices()]
+
     async def say(self, key: str, text: str) -> None:
         """Give the agent a message."""
         await self._part(key).say(key, text)
@@ -302,6 +306,9 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         words = request.query_params.get("search", "")[:200]
         return _json(await source(request).sessions(words))
 
+    async def notices(request: Request) -> Response:
+        return _json([*source(request).notices()])
+
     def answering(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             nonlocal asking
@@ -366,6 +373,7 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         ApiRoute("/", _page_file, methods=["GET"]),
         *(ApiRoute(f"/{name}", _page_file, methods=["GET"]) for name in (STYLE, LIBRARY, *SCRIPTS)),
         ApiRoute(f"{api}/sessions", sessions, methods=["GET"]),
+        ApiRoute(f"{api}/notices", notices, methods=["GET"]),
         ApiRoute(f"{api}/export", export_session, methods=["GET"]),
         ApiRoute(f"{api}/live", live, methods=["GET"]),
         *(

@@ -201,9 +201,11 @@ export const brief = (n) =>
 export const many = (n, word, several = `${word}s`) => `${number(n)} ${n === 1 ? word : several}`;
 export const cost = (c, money) => {
   if (c === undefined || c === null) return "–";
-  if (!money) return `${number(c)} tok`;
+  if (!money) return `${number(c)} tok at full price`;
   return `${c < 0 ? "−" : ""}$${Math.abs(c) >= 10 ? Math.abs(c).toFixed(2) : Math.abs(c).toFixed(4)}`;
 };
+// Costs of calls whose model has a price are not those of all calls.
+export const unpriced = (s, calls) => (s.unpriced ? `${number(s.unpriced)} of ${many(calls, "call")} ${s.unpriced === 1 ? "has" : "have"} no price` : "");
 export const change = (a, b) => `${a > b ? "+" : a < b ? "−" : "±"}${number(Math.abs(a - b))}`;
 export const short = (text, most = 1200) => (text.length > most ? `${text.slice(0, most)}…` : text);
 // Characters that nobody sees and that turn others around, as their codes: who approves a call must see what it does.

@@ -1,7 +1,7 @@
 // The inspector: one page over the JSON of /inspect/api, or over data embedded in the page.
 import { html, render, useState, useEffect, useCallback, useErrorBoundary, useLayoutEffect, useRef } from "./vendor/htm-preact.js";
 import {
-  Dialog, Empty, Problem, Ticked, Waiting, ago, cachedShare, cost, embedded, fetched, forgetAnswers, many, number, posted, trouble,
+  Dialog, Empty, Problem, Ticked, Waiting, ago, cachedShare, cost, embedded, fetched, forgetAnswers, many, number, posted, trouble, unpriced,
   useAnswer, useNewest, useShared,
 } from "./common.js";
 import { Diagnosis } from "./answer.js";
@@ -175,14 +175,14 @@ function Tabs({ tab, choose }) {
     ${TABS.map(([id, name]) => html`<button role="tab" aria-selected=${tab === id} aria-controls="view" tabindex=${tab === id ? 0 : -1} class=${tab === id ? "on" : ""} onClick=${(e) => click(e, id)}>${name}</button>`)}</nav>`;
 }
 
-const spent = (s) => `${number(s.tokens)} tokens · ${cachedShare(s)} cached · ${cost(s.cost, s.money)}`;
+const spent = (s, calls) => [`${number(s.tokens)} tokens`, `${cachedShare(s)} cached`, cost(s.cost, s.money), unpriced(s, calls)].filter(Boolean).join(" · ");
 const UNCOUNTED = (s) => (s.uncounted ? `, without ${many(s.uncounted, "call")} that it did not count` : "");
 // A recording's figures are those that were billed; what Weft counts of it may lack what the file does not hold.
 const Totals = ({ summary: s, film, show }) => html`<span class="dim hide totals">
   ${many(s.steps, "call")} · ${s.imported && s.reported
-    ? html`<span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}; Weft counts ${number(s.tokens)} tokens in what the file holds`}>${spent(s.reported)}</span>`
-    : html`<span title="counted by Weft, without the answers">${spent(s)}</span>
-  ${s.reported && html` <span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(${s.reported.tokens === s.tokens && s.reported.cached === s.cached ? `with the answers ${cost(s.reported.cost, s.reported.money)}` : `reported: ${spent(s.reported)}`})</span>`}`}
+    ? html`<span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}; ${film.prices}; Weft counts ${number(s.tokens)} tokens in what the file holds`}>${spent(s.reported, s.steps)}</span>`
+    : html`<span title=${`counted by Weft, without the answers; ${film.prices}`}>${spent(s, s.steps)}</span>
+  ${s.reported && html` <span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(${s.reported.tokens === s.tokens && s.reported.cached === s.cached ? `with the answers ${cost(s.reported.cost, s.reported.money)}` : `reported: ${spent(s.reported, s.steps)}`})</span>`}`}
   ${s.errors ? html` · <button class="link red" onClick=${() => show("events", (film.events.find((e) => e.error) || { index: null }).index)}>${many(s.errors, "error")}</button>` : ""}
   ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
 
@@ -221,10 +221,11 @@ function Sessions({ open, help }) {
   const [fault, setFault] = useState("");
   const [apps, setApps] = useState([]);
   const { data, error, busy } = useAnswer("sessions", { search: late, version: version || "" });
+  const notices = useAnswer("notices", { version: version || "" }).data || [];
   const [all, setAll] = useState([]);
   useEffect(() => { if (data && !late && !busy) setAll(data); }, [data, late, busy]);
   useEffect(() => { fetched("api/apps").then((list) => setApps(list.map((one) => one.name)), () => {}); }, []);
-  useRefresh(() => setVersion((v) => v + 1), busy, (data || []).some((s) => s.counting));
+  useRefresh(() => setVersion((v) => v + 1), busy, (data || []).some((s) => s.counting) || notices.some((text) => text.endsWith("…")));
   const fits = (s) => (!filter.agent || (s.agents || []).includes(filter.agent)) && (!filter.model || (s.models || []).includes(filter.model)) && (!filter.errors || s.errors);
   const choices = (name) => [...new Set(all.flatMap((s) => s[name] || []))].sort();
   const columns = COLUMNS.filter(([id]) => !["app", "user", "agents", "models", "tokens", "cached", "cost", "updated"].includes(id) || (data || []).some((s) => (id === "updated" ? timeOf(s) : id === "tokens" || id === "cached" || id === "cost" ? s.tokens || s.counting : id === "agents" || id === "models" ? (s[id] || []).length : s[id])));
@@ -251,6 +252,7 @@ function Sessions({ open, help }) {
       <${NewSession} apps=${apps} begin=${begin} busy=${beginning} /><input type="search" placeholder="search in the texts" aria-label="search sessions" value=${search} onInput=${(e) => setSearch(e.target.value)} /><button onClick=${help} aria-label="keys" title="keys">?</button></div></header>
     <main class="list">
       <${Problem} text=${error || fault} />
+      ${notices.map((text) => html`<p class="note warning"><${Ticked} text=${text} /></p>`)}
       <${Filters} filter=${filter} set=${setFilter} agents=${choices("agents")} models=${choices("models")} errors=${all.some((s) => s.errors)} />
       ${!data && !error && html`<${Waiting} />`}
       ${data && rows.length === 0 && (all.length ? html`<${Empty} title="No session fits that."><button onClick=${() => { setSearch(""); setFilter({ agent: "", model: "", errors: false }); }}>show all ${all.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<p class="dim">Traces of other programs arrive at <code>weft inspect --listen</code>. An exporter that speaks gRPC sends nothing there: set <code>OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf</code>.</p><//>`)}
@@ -265,8 +267,9 @@ const Filters = ({ filter, set, agents, models, errors }) => (agents.length > 1 
   ${errors && html`<button aria-pressed=${filter.errors} class=${filter.errors ? "on" : ""} onClick=${() => set({ ...filter, errors: !filter.errors })}>with errors</button>`}</div>`;
 
 const Group = ({ one, columns, isOpen, toggle }) => {
-  const sum = (name) => one.list.reduce((n, s) => n + (s[name] || 0), 0), first = one.list[0];
-  return html`<tr class="group"><td class="whole" colspan=${columns}><button class="plain" aria-expanded=${isOpen} onClick=${toggle}>${isOpen ? "▾" : "▸"} <b>${many(one.list.length, "single call")}</b> of ${namesIn(first.agents)}${first.models.length ? ` · ${namesIn(first.models)}` : ""} · ${number(sum("tokens"))} tokens · ${cost(sum("cost"), first.money)}</button></td></tr>`;
+  const sum = (name, list = one.list) => list.reduce((n, s) => n + (s[name] || 0), 0), first = one.list[0];
+  const priced = one.list.filter((s) => s.money), missing = unpriced({ unpriced: priced.length && one.list.length - priced.length }, one.list.length);
+  return html`<tr class="group"><td class="whole" colspan=${columns}><button class="plain" aria-expanded=${isOpen} onClick=${toggle}>${isOpen ? "▾" : "▸"} <b>${many(one.list.length, "single call")}</b> of ${namesIn(first.agents)}${first.models.length ? ` · ${namesIn(first.models)}` : ""} · ${number(sum("tokens"))} tokens · ${cost(sum("cost", priced.length ? priced : one.list), priced.length > 0)}${missing && ` · ${missing}`}</button></td></tr>`;
 };
 
 function Line({ s, open, asking, setAsking, answered, canAnswer, has }) {
@@ -275,7 +278,7 @@ function Line({ s, open, asking, setAsking, answered, canAnswer, has }) {
   const go = (e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); open(s.key); };
   const badge = s.waiting ? (canAnswer ? html`<button class="badge" aria-expanded=${asking} onClick=${(e) => { e.stopPropagation(); setAsking(asking ? "" : s.key); }}>${s.waiting} waiting: answer</button>` : html`<span class="badge">${s.waiting} waiting</span>`) : "";
   return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.first || s.id}</a>${(s.hit || s.first) && html`<div class="first">${s.hit ? `… ${s.hit} …` : html`<code>${s.id}</code>`}</div>`}</td>${cell("app", "", s.app)}${cell("user", "", s.user)}${cell("agents", "", html`<span title=${(s.agents || []).join(", ")}>${namesIn(s.agents)}</span>`)}${cell("models", "mono", html`<span title=${(s.models || []).join(", ")}>${namesIn(s.models)}</span>`)}${cell("steps", "n", number(s.steps))}
-      ${cell("tokens", "n", s.tokens ? html`<span title=${s.counted ? "counted by Weft, without the answers: the provider reported nothing" : "reported by the provider"}>${s.counted ? "≈ " : ""}${number(s.tokens)}<span class="unit"> tok</span></span>` : s.counting ? html`<span title="being counted: the provider reported nothing">…</span>` : "–")}${cell("cached", "n", s.tokens ? cachedShare(s) : "–")}${cell("cost", "n", s.tokens ? cost(s.cost, s.money) : "–")}
+      ${cell("tokens", "n", s.tokens ? html`<span title=${s.counted ? "counted by Weft, without the answers: the provider reported nothing" : "reported by the provider"}>${s.counted ? "≈ " : ""}${number(s.tokens)}<span class="unit"> tok</span></span>` : s.counting ? html`<span title="being counted: the provider reported nothing">…</span>` : "–")}${cell("cached", "n", s.tokens ? cachedShare(s) : "–")}${cell("cost", "n", s.tokens ? html`<span title=${unpriced(s, s.steps)}>${cost(s.cost, s.money)}${s.unpriced ? html`<div class="first">without ${many(s.unpriced, "call")}</div>` : ""}</span>` : "–")}
       <td>${s.errors ? html`<span class="badge red">${many(s.errors, "error")}</span>` : ""} ${badge}</td>
       ${has.has("updated") && html`<td class="n dim" title=${timeOf(s) ? new Date(s.updated * 1000).toLocaleString() : ""}>${timeOf(s) ? ago(s.updated) : ""}</td>`}</tr>
     ${asking && html`<tr class="answers"><td class="whole" colspan="10"><${Answers} session=${s.key} open=${open} answered=${answered} /></td></tr>`}`;

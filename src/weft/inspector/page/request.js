@@ -36,7 +36,7 @@ export function Request({ session, step, film, show }) {
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
   return html`<div aria-busy=${busy}><div class="bar"><div class="switch" role="group" aria-label="show the request as"><button aria-pressed=${!raw} class=${raw ? "" : "on"} onClick=${() => setRaw(false)}>Messages</button><button aria-pressed=${raw} class=${raw ? "on" : ""} onClick=${() => setRaw(true)}>Raw JSON</button></div>${!raw && html`<button aria-pressed=${isRendered} onClick=${() => rendering.set(!isRendered)} title="key m">Markdown</button>`}
-      <span class="dim">${data.agent} → ${data.model} · ${data.dialect} · ${number(data.tokens)} tokens · ${data.cost}</span></div>
+      <span class="dim">${data.agent} → ${data.model || "a model that is not named"} · ${data.dialect} · ${number(data.tokens)} tokens · ${data.cost}</span></div>
     <${Notes} list=${data.diagnostics} film=${film} />
     <${Spans} key=${raw} view=${data} raw=${raw} picked=${picked} pick=${setPicked} film=${film} show=${show} session=${session} lead=${html`<${Answer} session=${session} step=${step} film=${film} show=${show} />`} /></div>`;
 }

@@ -1,6 +1,6 @@
 // The log, forks side by side, the chat, and the questions that wait for an answer.
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
-import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, fetched, listen, many, number, posted, short, shared, spelled, useAnswer, useNewest, useShared } from "./common.js";
+import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, fetched, listen, many, number, posted, short, shared, spelled, unpriced, useAnswer, useNewest, useShared } from "./common.js";
 import { Media, Prose } from "./text.js";
 
 export const addressOf = (key) => {
@@ -116,7 +116,7 @@ function SideBySide({ left, film, right, open, close }) {
   useEffect(() => listen(() => `inspect/api/live?session=${encodeURIComponent(right.key)}&after=0`, { grown: (e) => { setVersion(Number(e.data)); }, gone: () => "close" }), [right.key]);
   const mine = film.events, yours = other.data ? other.data.events : [];
   const same = useMemo(() => { let n = 0; while (n < mine.length && n < yours.length && mine[n].author === yours[n].author && mine[n].text === yours[n].text && namesOf(mine[n].calls) === namesOf(yours[n].calls)) n++; return n; }, [mine, yours]);
-  const column = (name, summary, events, key) => html`<section aria-label=${name}><div class="bar"><b>${name}</b><span class="dim">${many(summary.steps, "call")} · ${number(summary.tokens)} tokens · ${cachedShare(summary)} cached · ${cost(summary.cost, summary.money)}</span>${key && html`<button onClick=${() => open(key)}>open it</button>`}</div>
+  const column = (name, summary, events, key) => html`<section aria-label=${name}><div class="bar"><b>${name}</b><span class="dim">${many(summary.steps, "call")} · ${number(summary.tokens)} tokens · ${cachedShare(summary)} cached · ${cost(summary.cost, summary.money)}${summary.unpriced ? ` · ${unpriced(summary, summary.steps)}` : ""}</span>${key && html`<button onClick=${() => open(key)}>open it</button>`}</div>
     ${events.slice(same).map((e) => html`<${Bubble} author=${e.author} text=${e.text} calls=${e.calls.map((c) => `${c.name} ${c.text}`)} results=${e.results.map((r) => `${r.name} ${r.text}`)} error=${e.error} />`)}
     ${events.length <= same && html`<p class="dim">Nothing more yet.</p>`}</section>`;
   return html`<div data-testid="beside"><div class="bar"><h2>Side by side</h2><span class="dim">${many(same, "event")} in common</span><span class="grow"></span><button onClick=${close}>back to the log</button></div><${Problem} text=${other.error} />

@@ -2,7 +2,7 @@
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import {
   Copy, Empty, Fact, Problem, Ticked, Waiting, ask, cachedShare, change, cost, download, embedded, NeedsServer, many, posted, named, number, placeOf, share, short,
-  toUnits, tryPolicy, useAnswer, useNewest, useStateAt, visible, withNumbers,
+  toUnits, tryPolicy, unpriced, useAnswer, useNewest, useStateAt, visible, withNumbers,
 } from "./common.js";
 import { Film, highest } from "./film.js";
 import { Spans } from "./request.js";
@@ -54,7 +54,7 @@ export function LeftOut({ session, step, film, show }) {
 
 const Compared = ({ a }) => html`<div class="facts-row" data-testid="compared">
   <${Fact} name="tokens" value=${number(a.tokens)} was=${`${change(a.tokens, a.tokens_now)}, was ${number(a.tokens_now)}`} better=${a.tokens === a.tokens_now ? undefined : a.tokens < a.tokens_now} />
-  <${Fact} name="money" value=${cost(a.cost, a.money)} was=${`was ${cost(a.cost_now, a.money)}`} better=${a.cost === a.cost_now ? undefined : a.cost < a.cost_now} />
+  <${Fact} name="money" value=${cost(a.cost, a.money)} was=${`was ${cost(a.cost_now, a.money_now)}`} better=${a.cost === a.cost_now || a.money !== a.money_now ? undefined : a.cost < a.cost_now} />
   ${a.prefix !== undefined && html`<${Fact} name="stable prefix" value=${number(a.prefix)} was=${`was ${number(a.prefix_now)}`} better=${a.prefix === a.prefix_now ? undefined : a.prefix > a.prefix_now} />
   <${Fact} name="cached" value=${number(a.cached)} was=${`was ${number(a.cached_now)}`} better=${a.cached === a.cached_now ? undefined : a.cached > a.cached_now} />`}</div>`;
 
@@ -137,7 +137,7 @@ function Both({ a, step, names, go }) {
   const n = a.now.session, t = a.then.session, most = Math.max(highest(a.now), highest(a.then));
   const none = () => {};
   return html`<section class="card" data-testid="both"><${Difference} d=${a.difference} parted=${a.parted} names=${names || ["as it was", "as it would be"]} go=${go} />${!names && html`<div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
-      <${Fact} name="money, whole session" value=${cost(t.cost, t.money)} was=${`${share(t.cost, n.cost)} of ${cost(n.cost, n.money)}`} better=${t.cost === n.cost ? undefined : t.cost < n.cost} />
+      <${Fact} name="money, whole session" value=${cost(t.cost, t.money)} was=${[`${t.money === n.money ? `${share(t.cost, n.cost)} of` : "was"} ${cost(n.cost, n.money)}`, unpriced(t, t.steps)].filter(Boolean).join("; ")} better=${t.cost === n.cost || t.money !== n.money ? undefined : t.cost < n.cost} />
       <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>`}
     <h3>A: ${names ? names[0] : "as it was"}</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: ${names ? names[1] : "as it would be"}</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="as it would be" /></section>`;
 }
@@ -151,7 +151,7 @@ function Difference({ d, parted, names, go }) {
     <p>${part ? html`They part at ${go ? html`<button class="link" onClick=${() => go(part.step)}>call ${part.step}</button>` : `call ${part.step}`}, block ${part.block} (${part.kind}):` : "Every request says the same."}</p>
     ${part && html`<div class="pairs">${part.texts.map((text, i) => html`<div><b class="dim">${names[i]}</b><pre class="text clip card">${text || "nothing"}</pre></div>`)}</div>`}
     <table class="bill"><thead><tr><td></td><th>${names[0]}</th><th>${names[1]}</th></tr></thead><tbody>
-      ${[["model", (s) => s.models.join(", ")], ["calls", (s) => number(s.steps)], ["tokens", (s) => number(s.tokens)], ["cached", cachedShare], ["cost", (s) => cost(s.cost, s.money)], ["took", (s) => (s.seconds === null ? "–" : `${s.seconds.toFixed(1)} s`)], ["in view of what answers used", (s) => kept(s.evidence)], ["errors", (s) => number(s.errors)]].map(([name, of]) => html`<tr><th>${name}</th><td>${of(x)}</td><td>${of(y)}</td></tr>`)}</tbody></table>
+      ${[["model", (s) => s.models.join(", ")], ["calls", (s) => number(s.steps)], ["tokens", (s) => number(s.tokens)], ["cached", cachedShare], ["cost", (s) => [cost(s.cost, s.money), unpriced(s, s.steps)].filter(Boolean).join("; ")], ["took", (s) => (s.seconds === null ? "–" : `${s.seconds.toFixed(1)} s`)], ["in view of what answers used", (s) => kept(s.evidence)], ["errors", (s) => number(s.errors)]].map(([name, of]) => html`<tr><th>${name}</th><td>${of(x)}</td><td>${of(y)}</td></tr>`)}</tbody></table>
     ${d.answers.length > 0 && html`<details open=${differ.length < 6}><summary>${differ.length ? `${number(differ.length)} of ${many(d.answers.length, "answer")} differ` : `All ${many(d.answers.length, "answer")} are the same`}</summary>
       ${differ.map((one) => html`<div class="pairs">${one.rows.map((row) => html`<div class="bubble wide">${row ? html`<span class="dim">${one.number}. ${row.agent}</span>${row.text && html`<${Prose} text=${row.text} />`}${row.calls.map((c) => html`<pre class="text calls">→ ${c.name} ${c.text}</pre>`)}${row.error && html`<div class="red">${row.error}</div>`}` : html`<span class="dim">no answer</span>`}</div>`)}</div>`)}</details>`}</div>`;
 }
@@ -169,7 +169,7 @@ export function Compare({ session, film, step, go }) {
   const compare = (e) => { e.preventDefault(); if (other) show(ask("compare", { session, other }), [film.session.id, others.find((s) => s.key === other).id]); };
   const rerun = (e) => { e.preventDefault(); show(posted(`inspect/api/rerun?session=${encodeURIComponent(session)}`, form).then(visible), ["as it was", "run again"]); };
   return html`<div data-testid="compare"><${Problem} text=${error} /><div class="pairs">
-    <form class="card" onSubmit=${compare}><h2>With another session</h2><div class="controls"><label>session<select value=${other} required onChange=${(e) => setOther(e.target.value)}><option value="">choose one</option>${others.map((s) => html`<option value=${s.key}>${s.id}${s.first ? `: ${short(s.first, 60)}` : ""}</option>`)}</select></label><button disabled=${!other}>compare</button></div>
+    <form class="card" onSubmit=${compare}><h2>With another session</h2>${data && !others.length ? html`<p>This is the only session here.</p>` : html`<div class="controls"><label>session<select value=${other} required onChange=${(e) => setOther(e.target.value)}><option value="">choose one</option>${others.map((s) => html`<option value=${s.key}>${s.id}${s.first ? `: ${short(s.first, 60)}` : ""}</option>`)}</select></label><button disabled=${!other}>compare</button></div>`}
       <p class="dim">Policies and models are compared in What if.</p></form>
     ${film.can_chat ? html`<form class="card" onSubmit=${rerun}><h2>With itself, run again</h2><p class="dim">The model is asked; tools do not run, they answer what was recorded, up to the first call that was not. Nothing is stored.</p><div class="controls">
       <label>instruction of <select aria-label="agent whose instruction is changed" value=${form.agent} onChange=${set("agent")}>${film.session.agents.map((one) => html`<option value=${one}>${one}</option>`)}</select><textarea rows="3" aria-label="new instruction" placeholder="as it is" value=${form.instruction} onInput=${set("instruction")}></textarea></label>
@@ -279,18 +279,20 @@ export function Receipt({ session, step, go, version }) {
   if (!data) return html`<${Waiting} />`;
   const more = (value, money) => (Math.abs(value) < 1e-9 ? "" : `${value > 0 ? "+" : "−"}${cost(Math.abs(value), money)}`);
   const known = (load, name) => (load ? number(load[name]) : "?");
-  return html`<div data-testid="receipt"><div class="facts-row"><${Fact} name="requests, expected" value=${cost(data.expected, data.money)} />
+  const isBilled = data.calls.some((line) => line.billed);
+  const labelled = (name, value) => html`<td class="n"><span class="unit">${name} </span>${value}</td>`;
+  return html`<div data-testid="receipt">${!isBilled ? html`<p>There is no bill: the provider reported no usage. What Weft counts stands under “expected”.</p>` : html`<div class="facts-row"><${Fact} name="requests, expected" value=${cost(data.expected, data.money)} />
       <${Fact} name="requests, billed" value=${cost(data.billed, data.money)} was=${more(data.difference, data.money) || "as expected"} better=${Math.abs(data.difference) < 1e-9 ? undefined : data.difference < 0} />
       <${Fact} name="answers" value=${cost(data.answers, data.money)} />${data.unexpected > 0 && html`<${Fact} name="without an expectation" value=${cost(data.unexpected, data.money)} />`}
       ${data.recalls.calls > 0 && html`<${Fact} name="recalls" value=${cost(data.recalls.cost, data.money)} was=${many(data.recalls.calls, "call")} />`}
       ${data.changed_prefix.calls > 0 && html`<${Fact} name="read again, as expected" value=${cost(data.changed_prefix.cost, data.money)} was=${`${number(data.changed_prefix.tokens)} tokens in ${many(data.changed_prefix.calls, "call")}`} />`}
-      <${Fact} name="total" value=${cost(data.total, data.money)} /></div>
+      <${Fact} name="total" value=${cost(data.total, data.money)} /></div>`}
     ${data.remarks.map((remark) => html`<p class="note"><${Ticked} text=${remark} /></p>`)}
     ${data.causes.length > 0 && html`<h2>Why the bill differs</h2><table class="stack"><thead><tr><th>cause</th><th class="n">calls</th><th class="n">tokens</th><th class="n">cost</th><th>why</th></tr></thead>
       <tbody>${data.causes.map((c) => html`<tr><td>${causeName(c)}</td><td class="n">${number(c.calls)}</td><td class="n">${number(c.tokens)}</td><td class="n">${more(c.cost, data.money)}</td><td class="whole">${c.words}</td></tr>`)}</tbody></table>`}
     <h2>Calls</h2><table class="stack"><thead><tr><th class="n">call</th><th>agent</th><th class="n">expected</th><th class="n">cached</th><th class="n">billed</th><th class="n">cached</th><th class="n">answer</th><th class="n">cost</th><th class="n">more</th><th>why</th></tr></thead>
       <tbody>${data.calls.map((line) => html`<tr class=${line.number === step ? "on" : ""}><td class="n">${line.number ? html`<button class="link" onClick=${() => go(line.number)}>${line.number}</button>` : "–"}</td><td>${line.agent}</td>
-        <td class="n">${known(line.expected, "total")}</td><td class="n">${known(line.expected, "cached")}</td><td class="n">${known(line.billed, "total")}</td><td class="n">${known(line.billed, "cached")}</td><td class="n">${known(line.billed, "answer")}</td>
+        ${labelled("expected", known(line.expected, "total"))}${labelled("cached", known(line.expected, "cached"))}${labelled("billed", known(line.billed, "total"))}${labelled("cached", known(line.billed, "cached"))}${labelled("answer", known(line.billed, "answer"))}
         <td class="n">${line.billed ? cost(line.billed_cost + line.answer_cost, line.money) : "?"}</td><td class="n">${line.expected && line.billed ? more(line.difference, line.money) : ""}</td>
         <td class="whole">${[line.is_recall && "made to read on after a recall", line.problem, (line.lost > 0 || !line.expected) && line.blame, ...line.causes.filter((c) => Math.abs(c.cost) >= 0.01 * Math.max(line.expected_cost, line.billed_cost)).map((c) => `${causeName(c)}: ${c.words}`)].filter(Boolean).map((words) => html`<div>${words}</div>`)}</td></tr>`)}</tbody></table></div>`;
 }
