@@ -448,7 +448,7 @@ TOOL_CLEARING: Wire = {
     ],
 )
 def test_what_coding_agents_ask_of_a_provider_stops_no_policy(dialect: str, options: Wire) -> None:
-    request = talk_in(dialect, steps=16)
+    request = talk_in(dialect, steps=40)
     model = {key: options[key] for key in ("model",) if key in options}
     bare = weft.compact({**request, **model}, C.auto())
     with_options = weft.compact({**request, **options}, C.auto())
@@ -461,7 +461,7 @@ def talk_of(compacted: weft.Compacted, dialect: str) -> list[Wire]:
 
 
 def test_a_provider_that_sums_up_the_conversation_itself_gets_it_as_it_came() -> None:
-    request = talk_in("anthropic", steps=16)
+    request = talk_in("anthropic", steps=40)
     request["context_management"] = {"edits": [{"type": "compact_20260112"}]}
     assert weft.compact(request, C.auto()).request is request
 

@@ -243,7 +243,8 @@ def test_results_that_gemini_cli_keeps_twice_are_read_once(tmp_path: Path) -> No
     (whole,) = read_file(write(tmp_path / "old.json", GEMINI))
     (lines,) = read_file(write(tmp_path / "new.jsonl", _gemini_lines()))
     first, *rest = [event.content for event in lines.session.events]
-    assert first is not None and [part.text for part in first.parts] == ["It is Monday."]
+    assert first is not None
+    assert [part.text for part in first.parts or ()] == ["It is Monday."]
     assert rest == [event.content for event in whole.session.events]
 
 

@@ -335,7 +335,7 @@ def test_the_database_of_opencode_has_its_sessions(tmp_path: Path) -> None:
     state = {"status": "completed", "input": {"q": "x"}, "output": "it rains"}
     tokens = {"input": 60, "output": 6, "reasoning": 0, "cache": {"read": 40, "write": 0}}
     answer = {"role": "assistant", "modelID": "gpt-x", "time": {"created": 2000}, "tokens": tokens}
-    said: list[tuple[JsonObject, list[JsonObject]]] = [
+    said: list[tuple[dict[str, Value], list[Value]]] = [
         ({"role": "user", "time": {"created": 1000}}, [{"type": "text", "text": QUESTION}]),
         (answer, [{"type": "tool", "tool": "look", "callID": "k1", "state": state}]),
         (answer, [{"type": "step-start"}, {"type": "text", "text": "It rains in Oslo."}]),

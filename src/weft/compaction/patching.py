@@ -208,9 +208,8 @@ def place_system(order: list[Place], messages: list[Json], length: int) -> int:
     """Put system texts where a provider takes them; how many messages stay at the beginning.
 
     One in mid-conversation must follow the user, and the model must speak after it. Where a policy
-    took the
-    neighbours of one away it goes to the next such place, and joins what stands there. `length`
-    is that of the request as it came.
+    took the neighbours of one away it goes to the next such place, and joins what stands there.
+    `length` is that of the request as it came.
     """
     waiting: list[tuple[Place, Json]] = []
     placed: list[tuple[Place, Json]] = []
@@ -261,9 +260,10 @@ def _join_texts(texts: list[tuple[Place, Json]]) -> Iterator[tuple[Place, Json]]
     sources: list[int] = []
     blocks: list[Json] = []
     for place, message in texts:
-        sources += place.messages if isinstance(place, Joined) else [place] * isinstance(place, int)
+        sources += place.messages if isinstance(place, Joined) else (cast("int", place),)
         content = object_in(message)["content"]
-        blocks += content if isinstance(content, list) else [{"type": "text", "text": content}]
+        words: list[Json] = [{"type": "text", "text": content}]
+        blocks += content if isinstance(content, list) else words
     yield Joined(tuple(sources)), {"role": "system", "content": blocks}
 
 

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence, Set
 from copy import copy
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -719,15 +719,22 @@ class _Folds:
         most = 0.0 if is_full else self._room_for_note(removed, rent, cost, known)
         if most <= 0 and not is_full:
             return later
-        summaries = (self._summarize(step, env) for step in gone)
+        summaries = [self._summarize(step, env) for step in gone]
         letters = sys.maxsize if is_full else int(DENSEST * most)
-        text, names = write_note(summaries, self._known, first=self.sent is None, most=letters)
-        if len(text) > letters:  # it takes a while to count it
-            return later
+        write = partial(write_note, summaries, self._known, first=self.sent is None)
+        text, names = write(most=letters)
+        # it takes a while to count it
+        tokens = env.tokens.count(text) + _TURN if len(text) <= letters else 0
+        if not is_full and (not tokens or tokens > most):
+            # its rent may have paid for all of it long ago, where a run that ends soon could not
+            if not tokens or rent < OVERDUE * PATIENCE * (cost + prices.write * tokens):
+                return later
+            text, names = write(share=FEWER * most / tokens)
+            tokens = env.tokens.count(text) + _TURN
         if merges:  # a fold of folds: else notes alone would fill the request one day
             text = merge_notes([*self._notes(), text], letters=room // 2)
             removed += self._note_tokens
-        tokens = env.tokens.count(text) + _TURN
+            tokens = env.tokens.count(text) + _TURN
         cost += prices.write * tokens
         saved = removed - tokens
         if saved <= 0 if is_full else tokens > most:
@@ -958,6 +965,15 @@ class _KnownFolds:
     def __init__(self) -> None:
         self.by_key: dict[tuple[int, _Prices, int], _Folds] = {}
 
+
+OVERDUE = 2.0
+"""How many times a fold has paid for itself where its note is made shorter, to be made at all."""
+
+FEWER = 0.8
+"""The share of its names that a note keeps, for each share of the room that it has.
+
+What is told of a step in its line stays, so names must go faster than the room does.
+"""
 
 _TURN = 4
 """The tokens of a turn besides its words, roughly."""

@@ -114,18 +114,24 @@ def _read_names(text: str) -> ResultNames:
 
 
 def write_note(
-    steps: Iterable[StepSummary], known: Container[str], *, first: bool, most: int = sys.maxsize
+    steps: Iterable[StepSummary],
+    known: Container[str],
+    *,
+    first: bool,
+    most: int = sys.maxsize,
+    share: float = 1.0,
 ) -> tuple[str, set[str]]:
     """The note on some steps, and the names in it; `known` are not said again.
 
-    One that has more than `most` letters is of no use, so it ends there.
+    One that has more than `most` letters is of no use, so it ends there. Of the names and values
+    that it may have, it has a `share`.
     """
     lines = [HEADING if first else MORE]
     note_names: set[str] = set()
     size = len(lines[0])
     for step in steps:
         note_names.update(step.line_names)
-        names = _new_names(step, known, note_names)
+        names = _new_names(step, known, note_names, share)
         lines.append(f"{step.line} -> {' '.join(names)}" if names else step.line)
         size += 1 + len(lines[-1])
         if size > most:
@@ -233,14 +239,16 @@ def _error_text(response: dict[str, Json]) -> str:
     return error if isinstance(error, str) else compact(error)
 
 
-def _new_names(step: StepSummary, known: Container[str], note_names: set[str]) -> list[str]:
+def _new_names(
+    step: StepSummary, known: Container[str], note_names: set[str], share: float
+) -> list[str]:
     """The names and short values in the results of a step that no note has yet, if they fit.
 
     They are added to the names of the note.
     """
     fresh: list[str] = []
     for result in step.results:
-        room = result.room
+        room = result.room * share
         for name in result.names:
             if name in known or name in note_names:
                 continue
@@ -249,7 +257,8 @@ def _new_names(step: StepSummary, known: Container[str], note_names: set[str]) -
                 break
             note_names.add(name)
             fresh.append(name)
-        for value in result.values if room > 0 else ():
+        values = result.values[: math.ceil(len(result.values) * share)]
+        for value in values if room > 0 else ():
             if value not in known and value not in note_names:
                 note_names.add(value)
                 fresh.append(value)
