@@ -19,10 +19,9 @@ from typing import NamedTuple, TypeVar, cast
 import msgspec
 
 from weft.compaction import Compacted, compact
-from weft.compaction.compact import require_stateless, spell_recall
+from weft.compaction.compact import protects, require_stateless, spell_recall
 from weft.declare import C
 from weft.declare.policy import Policy
-from weft.declare.policy_parts import Label, Redact
 from weft.dialects import CHAT, dialect_named
 from weft.errors import UsageError
 from weft.ir.block import RECALL
@@ -80,16 +79,15 @@ class HostCompactor:
             request["model"] = model
         if recalls and head is None:
             request["tools"] = [spell_recall(target, model)]
-        protects = any(isinstance(one, Redact | Label) for one in policy.protections)
         try:
-            if protects and fixed:
+            if fixed and protects(policy):
                 lone: list[Json] = [spell_user(fixed, "system"), spell_user("-")]
                 compact({"model": model, "messages": lone}, policy, dialect=CHAT)
             outcome = compact(request, policy, dialect=dialect)
             self.tokens += outcome.tokens
             self.tokens_before += outcome.tokens_before
         except Exception as error:
-            if protects:
+            if protects(policy):
                 raise  # what a policy keeps away from the model is never sent
             _log.warning("a request is left as it is", exc_info=True)
             self.skipped[f"{type(error).__name__}: {error}"] += 1
