@@ -18,6 +18,7 @@ with warnings.catch_warnings():
     from google.adk.apps.app import EventsCompactionConfig
     from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
     from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+    from google.adk.plugins.base_plugin import BasePlugin
     from google.adk.plugins.context_filter_plugin import ContextFilterPlugin
     from google.adk.plugins.logging_plugin import LoggingPlugin
     from google.adk.plugins.reflect_retry_tool_plugin import ReflectAndRetryToolPlugin
@@ -363,6 +364,21 @@ async def test_what_a_policy_protects_is_in_no_content() -> None:
     played = await play(add(NO_EMAIL), script, agent, "Hello?")
     assert not played.answers
     assert not script.requests
+
+
+async def test_what_a_policy_protects_is_not_sent_where_the_provider_keeps_the_conversation() -> (
+    None
+):
+    class GoingOn(BasePlugin):
+        async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+            llm_request.previous_interaction_id = "i1"
+
+    for policy, answers in ((NO_EMAIL, []), (DIGESTS, ["Hello."])):
+        script = write_script("Hello.")
+        added = add(policy)
+        played = await play(GoingOn("first"), script, watcher(script), SECRET, plugins=[added])
+        assert played.answers == answers
+        assert len(script.requests) == len(answers)
 
 
 async def test_an_agent_gets_back_what_was_left_out() -> None:

@@ -14,6 +14,7 @@ from claude_agent_sdk._internal.transport import Transport
 
 from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, WEIRS, look, reread
 from weft import C, Policy
+from weft.errors import DeclarationError
 from weft.interop.claude_agent_sdk import WeftHooks
 
 SESSION = "s1"
@@ -216,6 +217,12 @@ def _shape(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _shape(one) for key, one in value.items()}
     return [_shape(one) for one in value] if isinstance(value, list) else type(value).__name__
+
+
+def test_a_policy_that_redacts_is_refused_where_only_results_are_seen() -> None:
+    with pytest.raises(DeclarationError, match="hooks see results alone") as caught:
+        WeftHooks(C.default().redact("email"))
+    assert "weft proxy --redact" in (caught.value.hint or "")
 
 
 async def test_the_model_gets_back_what_was_left_out() -> None:
