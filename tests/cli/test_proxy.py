@@ -53,6 +53,22 @@ sys.exit(9)
 """
 
 
+def test_a_command_that_cannot_run_or_is_killed_ends_the_proxy_with_its_code(
+    tmp_path: Path,
+) -> None:
+    plain = tmp_path / "plain.txt"
+    plain.touch()
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    for command, code, words in (
+        (["no-such-program"], 127, "no-such-program: No such file"),
+        ([str(plain)], 126, "Permission denied"),
+        ([sys.executable, "-c", killed], 137, "serving a proxy"),
+    ):
+        done = weft(tmp_path, "proxy", "--port", "0", "--", *command)
+        assert done.returncode == code
+        assert words in done.stderr + done.stdout
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_goes_to_the_command_which_says_how_it_ends(
     tmp_path: Path, number: signal.Signals
@@ -84,6 +100,9 @@ def test_a_service_whose_name_is_nearly_known_is_mentioned(tmp_path: Path) -> No
 BAD = [
     (["--host", "0.0.0.0"], "--tokens FILE"),
     (["--policy", "C.nonsense()"], "there is no `nonsense`"),
+    (["--policy", "claude-*=C.auto("], "--policy: `C.auto(` is not an expression"),
+    (["--policy", "C.window(0)"], "--policy: C.window: n=0"),
+    (["--report", "--", "claude"], "`claude` would not run"),
     (["--limit", "five"], "write 5USD/day"),
     (["--redact", "emial"], "email"),
     (["--upstream", "openai"], "names no service"),
@@ -125,6 +144,24 @@ def test_a_table_with_an_unknown_word_is_refused(tmp_path: Path) -> None:
         assert hint in (caught.value.hint or ""), text
     file.write_text('[mcp.git]\ncommand = "x"\n')
     assert read_table(file).policy == "C.auto()"
+
+
+def test_a_policy_in_a_file_that_is_wrong_is_named_by_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rule = '[[proxy.rules]]\nmodel = "a"\npolicy = "C.auto()"\n'
+    for text, place in (
+        ('[proxy]\npolicy = "C.auto("', "weft.toml: policy: `C.auto(`"),
+        (rule + rule.replace("C.auto()", "auto"), "weft.toml: rules[1].policy: `auto`"),
+        (rule.replace("auto", "window"), "weft.toml: rules[0].policy: C.window: it is written"),
+        (rule.replace("()", "().note('k')"), "weft.toml: rules[0].policy: a request is compiled"),
+    ):
+        (tmp_path / "weft.toml").write_text(text)
+        assert main(["proxy", "--", "true"]) == 2
+        told = capsys.readouterr().err
+        assert place in told
+        assert "hint: " in told
 
 
 def test_a_report_has_the_shape_of_what_was_refused_and_no_word_of_it(

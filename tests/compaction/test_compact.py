@@ -222,7 +222,7 @@ def test_a_request_that_grew_costs_what_is_new_also_where_marks_for_the_cache_mo
     dialect: str, marks: bool
 ) -> None:
     talk, counts = TALKS[dialect], list[int]()
-    for steps in (12, 48):
+    for steps in (32, 128):
         request = talk_in(dialect, steps=steps)
         messages = talk.messages(request)
         ends = [end for end, one in enumerate(messages) if end and talk.is_answer(one)]
@@ -488,3 +488,48 @@ def test_system_texts_in_mid_conversation_stand_where_a_provider_takes_them() ->
     assert sizes[-1] < 0.6 * len(messages), "steps were folded"
     forget()
     assert weft.compact(raw, C.auto()).request == compacted.request
+
+
+SECRET = "ann@example.com"
+
+SECRETIVE: list[tuple[Wire, bool]] = [
+    # a request, and whether what is redacted can be replaced in it
+    ({"model": "gpt-5", "input": f"Write to {SECRET}."}, True),
+    ({"model": "gpt-5", "input": f"Write to {SECRET}.", "previous_response_id": "r"}, True),
+    ({"model": "gpt-5", "conversation": "c", "input": [{"role": "user", "content": SECRET}]}, True),
+    ({"model": "gpt-5", "messages": [{"role": "system", "content": SECRET}]}, False),
+    ({"model": "claude-sonnet-5", "max_tokens": 9, "system": SECRET, "messages": []}, False),
+    ({"model": "gpt-5", "input": "hi", "prompt": {"id": "p", "variables": {"to": SECRET}}}, False),
+    (
+        {
+            "model": "gpt-5",
+            "input": [{"type": "function_call_output", "call_id": "c", "output": SECRET}],
+            "previous_response_id": "r",
+        },
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize("policy", [C.default(), C.auto()], ids=str)
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_what_a_policy_redacts_is_in_no_form_of_request(policy: Policy, as_bytes: bool) -> None:
+    for request, is_replaced in SECRETIVE:
+        came = json.dumps(request).encode() if as_bytes else request
+        if not is_replaced:
+            with pytest.raises(ProtectionError):
+                weft.compact(came, policy.redact("email"))
+            continue
+        compacted = weft.compact(came, policy.redact("email")).request
+        sent = json.loads(compacted) if isinstance(compacted, bytes) else compacted
+        assert SECRET not in json.dumps(sent)
+        assert "<EMAIL_" in json.dumps(sent["input"])
+        assert {**sent, "input": 0} == {**request, "input": 0}
+
+
+def test_words_that_are_one_text_stay_one_where_nothing_is_redacted() -> None:
+    request = {"model": "gpt-5", "input": "Hello.", "previous_response_id": "r"}
+    raw = json.dumps(request, indent=1).encode()
+    for policy in (C.auto().redact("email"), C.default().redact("email").fence()):
+        assert weft.compact(request, policy).request is request
+        assert weft.compact(raw, policy).request is raw

@@ -15,7 +15,9 @@ DEAREST = 1 + 1.05 * SHARE
 """How much dearer than plain history a run may be that has `recall` from its first request on.
 
 It is declared there where it is at most that share of it; a fold may cost 3%. What decides counts
-each text by itself, which comes to a few percent more or less than the request.
+each text by itself, which comes to a few percent more or less than the request. Without this, where
+`recall` always waits for the first handle, only a fold makes its own request dearer, but runs are:
+0.59 of plain history with recalls instead of 0.54, in a replay of every third of 65 recorded runs.
 """
 
 

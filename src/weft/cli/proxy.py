@@ -17,8 +17,9 @@ from weft.cli.inputs import read_redactions
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json
 from weft.cli.serve import listening_hosts, require_known_callers, run_application
+from weft.declare.policy import Policy
 from weft.declare.words import policy_from
-from weft.errors import UsageError
+from weft.errors import DeclarationError, UsageError
 from weft.misuse import find_near, suggest_names
 from weft.models.routing import client_variables, read_upstreams
 from weft.models.services import SERVICES
@@ -103,9 +104,15 @@ def _find_example(reason: str) -> str:
 
 def proxy_command(options: CommandOptions) -> int:
     """Pass requests on until Ctrl-C, or as long as a command runs, whose exit code it has."""
-    if options.report:
-        return _print_report(options)
     words = options.listed or []
+    if options.report:
+        if words:
+            raise UsageError(
+                f"--report starts no proxy, so `{words[0]}` would not run",
+                where="--report",
+                hint="leave one of them out",
+            )
+        return _print_report(options)
     if words == [RECEIPT]:
         return _print_receipt(options)
     try:
@@ -118,12 +125,16 @@ def proxy_command(options: CommandOptions) -> int:
         ) from None
     table = read_table(options.config)
     require_known_callers(options)
-    rules = [_read_rule(text) for text in options.policies or ()]
-    rules += [(one.policy, one.model, one.path) for one in table.rules]
+    file = options.config or CONFIG
+    rules = [("--policy", *_read_rule(text)) for text in options.policies or ()]
+    rules += [
+        (f"{file}: rules[{at}].policy", one.policy, one.model, one.path)
+        for at, one in enumerate(table.rules)
+    ]
+    rules.append((f"{file}: policy", table.policy, "*", "*"))
     settings = ProxySettings(
         tuple(
-            PolicyRule(policy_from(policy), model, path)
-            for policy, model, path in (*rules, (table.policy, "*", "*"))
+            PolicyRule(_read_policy(text, where), model, path) for where, text, model, path in rules
         ),
         read_upstreams(read_named_upstreams(table, options)),
         strict=options.strict or table.strict,
@@ -169,6 +180,19 @@ def proxy_command(options: CommandOptions) -> int:
         pass_signal=beside.pass_signal,
     )
     return beside.code
+
+
+def _read_policy(text: str, where: str) -> Policy:
+    """A policy that a request alone can follow; an error says where it is written."""
+    from weft.compaction.compact import require_stateless
+
+    try:
+        policy = policy_from(text)
+        require_stateless(policy, where="policy")
+    except DeclarationError as error:
+        place = f"{where}: {error.where}".removesuffix(": policy")
+        raise DeclarationError(error.message, where=place, hint=error.hint) from None
+    return policy
 
 
 def _read_rule(text: str) -> tuple[str, str, str]:

@@ -37,6 +37,7 @@ from weft.compaction.reading import (
     RequestBody,
     chain_hashes,
     read_body,
+    take_apart,
 )
 from weft.compaction.splicing import (
     Unlike,
@@ -53,8 +54,8 @@ from weft.compiler.receipt import Expectation
 from weft.compiler.tools import recall_tool, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent, C, RunConfig
-from weft.declare.policy import Policy, Stage, makes_handles
-from weft.declare.policy_parts import Auto, Redact, When
+from weft.declare.policy import Policy, Stage, makes_handles, policies_in
+from weft.declare.policy_parts import Auto, Label, Redact, When
 from weft.declare.template import write_literally
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Dialect, facts_for, wire_name
@@ -108,7 +109,21 @@ def compact_body(body: RequestBody, policy: Policy, *, model: str = "") -> "Comp
     """As `compact`, for a request whose messages are known one by one."""
     named = body.wire.get("model")
     name = named if isinstance(named, str) and named else model
-    return Compacted(_Work(body, policy, name))
+    return Compacted(_Work(_list_words(body) if policy.protections else body, policy, name))
+
+
+def _list_words(body: RequestBody) -> RequestBody:
+    """A request that says its words as one text, with the message that they stand for.
+
+    What is to be replaced in them has a place then. The request itself is what came.
+    """
+    turns = body.dialect.traits.turns
+    words = body.wire.get(turns)
+    if not isinstance(words, str):
+        return body
+    wire: JsonObject = {**body.wire, turns: [{"role": "user", "content": words}]}
+    raw = splice(body.raw, body.wire, wire) if body.raw is not None else None
+    return take_apart(body.request, wire, body.dialect, raw, is_list=False)
 
 
 class LeftOut(NamedTuple):
@@ -266,8 +281,11 @@ class _Work:
         self.record = _Record()
         self._patcher = Patcher(self.dialect, self.model)
         self.messages: list[Json] = body.messages
+        # of a conversation that the provider holds a part of, nothing is left out
+        if policy != _EVERYTHING and self.head.is_stateful:
+            policy = self.asked = replace(_EVERYTHING, protections=policy.protections)
         # nothing is read where nothing can change
-        if policy == _EVERYTHING or not body.messages or self.head.is_stateful:
+        if policy == _EVERYTHING or not (body.messages or policy.protections):
             self.policy = _EVERYTHING
             return
         self.policy = self._fit_policy(policy)
@@ -398,6 +416,7 @@ class _Work:
         """Compile, and write what changed into the request; whether anything did."""
         history = self.history
         if not len(history.session.events):
+            self._require_protected()
             return False
         earlier = self._earlier
         self.edit = compare_items(
@@ -436,7 +455,8 @@ class _Work:
                 self.seen.require_protected(self.seen.prompt, protected)
                 self.seen.require_cleared(protected)
             except ProtectionError:
-                _records.drop((self.chains[-1], self._policy_key))  # it is never sent
+                for chain in self.chains[-1:]:  # it is never sent
+                    _records.drop((chain, self._policy_key))
                 raise
 
     def _patch(self) -> None:
@@ -844,6 +864,14 @@ def require_stateless(policy: object, *, where: str) -> None:
             where=where,
             hint="leave it out, or run the agent with Weft",
         )
+
+
+def protects(policy: Policy) -> bool:
+    """Whether it keeps something away from the model: then no request goes out as it came."""
+    kept_away = (Redact, Label)
+    return any(
+        isinstance(one, kept_away) for each in policies_in(policy) for one in each.protections
+    )
 
 
 def without_handles(policy: Policy) -> Policy:

@@ -17,13 +17,18 @@ from weft.interop.hosts import (
     HostCall,
     HostCompactor,
     HostPiece,
+    HostText,
+    arguments_after,
+    copy_with,
     make_recall,
     offers_recall,
     rebuild_messages,
     spell_answer,
     spell_result,
     spell_user,
+    text_of,
 )
+from weft.values import JsonObject
 
 _HOST = Host("agent-framework", "WeftMiddleware")
 
@@ -54,6 +59,7 @@ class CompactingChatMiddleware:
             [piece.wire for piece in pieces],
             model=str(named or ""),
             recalls=offers_recall(listed),
+            fixed="\n".join((str(options.get("instructions") or ""), *map(_think, messages))),
         )
         if outcome is not None:
             compacted = rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)
@@ -61,18 +67,24 @@ class CompactingChatMiddleware:
         await call_next()
 
 
+def _think(message: object) -> str:
+    """What the model thought: it goes out as it is."""
+    contents = as_list(message, "contents")
+    return "\n".join(text(one, "text") for one in contents if text(one, "type") == "text_reasoning")
+
+
 def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
     for index, message in enumerate(messages):
         contents = as_list(message, "contents")
-        role = _role(message)
+        role = str(field(message, "role"))
         results = [
             (at, one) for at, one in enumerate(contents) if text(one, "type") == "function_result"
         ]
         if results:
             for at, one in results:
-                yield HostPiece(spell_result(text(one, "call_id"), _result(one)), index, at)
+                yield HostPiece(spell_result(text(one, "call_id"), text(one, "result")), index, at)
             continue
-        words = "\n".join(text(one, "text") for one in contents if text(one, "type") == "text")
+        words = _TEXT.join(contents)
         calls = [
             HostCall(text(one, "call_id"), text(one, "name"), field(one, "arguments"))
             for one in contents
@@ -83,42 +95,49 @@ def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
         elif role == "user":
             yield HostPiece(spell_user(words or "[media]"), index)
         else:
-            yield HostPiece(FIXED, index)
+            yield HostPiece(spell_user(words, "system") if words else FIXED, index)
 
 
-def _role(message: object) -> str:
-    role = field(message, "role")
-    return role if isinstance(role, str) else text(role, "value")
+def _write_text(old: object, words: str) -> object:
+    if old is not None:
+        return copy_with(old, text=words, raw_representation=None)
+    make = field(_HOST.find("agent_framework", "Content"), "from_text")
+    return cast("Callable[[str], object]", make)(words)
 
 
-def _result(content: object) -> str:
-    result = field(content, "result")
-    return result if isinstance(result, str) else "" if result is None else str(result)
+def _read_text(content: object) -> str | None:
+    return text(content, "text") if text(content, "type") == "text" else None
 
 
-def _rebuild(message: object, parts: Mapping[int, str | None]) -> object:
-    """A copy of a message with the results that stay, or with another text."""
-    kind = _HOST.find("agent_framework", "Content")
+_TEXT = HostText(_read_text, _write_text)
+
+
+def _rebuild(message: object, parts: Mapping[int, JsonObject | None]) -> object:
+    """A copy of a message with the results that stay, or with other words and arguments."""
     contents = as_list(message, "contents")
     if any(text(one, "type") == "function_result" for one in contents):
         new = [
-            one if parts.get(at) is None else _with_result(kind, one, parts[at])
+            _with_result(one, parts.get(at))
             for at, one in enumerate(contents)
             if at in parts or text(one, "type") != "function_result"
         ]
     else:
-        make_text = cast("Callable[[str], object]", field(kind, "from_text"))
-        new = [
-            make_text(parts.get(0) or ""),
-            *(one for one in contents if text(one, "type") != "text"),
-        ]
-    make = _HOST.find("agent_framework", "Message")
-    return make(_role(message), new, author_name=field(message, "author_name"))
+        wire = parts.get(0) or {}
+        new = [_with_arguments(one, wire) for one in _TEXT.replace(contents, text_of(wire))]
+    return copy_with(message, contents=new, raw_representation=None)
 
 
-def _with_result(kind: object, content: object, words: str | None) -> object:
-    make = cast("Callable[..., object]", field(kind, "from_function_result"))
-    return make(text(content, "call_id"), id=field(content, "id"), result=words)
+def _with_result(content: object, wire: JsonObject | None) -> object:
+    if wire is None:
+        return content
+    items = _TEXT.replace(as_list(content, "items"), text_of(wire))
+    return copy_with(content, result=text_of(wire), items=items, raw_representation=None)
+
+
+def _with_arguments(content: object, wire: JsonObject) -> object:
+    old = field(content, "arguments")
+    now = arguments_after(wire, text(content, "call_id"), old)
+    return content if now is old else copy_with(content, arguments=now, raw_representation=None)
 
 
 def _make_note(words: str) -> object:

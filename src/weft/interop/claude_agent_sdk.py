@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
-from weft.compaction.compact import recall_decl
+from weft.compaction.compact import protects, recall_decl
 from weft.declare.policy import Policy
+from weft.errors import DeclarationError
 from weft.interop.hosts import (
     Host,
     HostCall,
@@ -38,6 +39,12 @@ class WeftHooks:
     """
 
     def __init__(self, context: Policy | None = None, *, model: str = "") -> None:
+        if context is not None and protects(context):
+            raise DeclarationError(
+                "hooks see results alone, so what the policy keeps away would be sent elsewhere",
+                where=_HOST.adapter,
+                hint="let the requests go through `weft proxy --redact email`, and leave it out",
+            )
         self.compactor = HostCompactor(context, where=_HOST.adapter)
         self.model = model
         self._sessions: OrderedDict[str, list[JsonObject]] = OrderedDict()

@@ -11,17 +11,17 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
+from copy import copy
+from dataclasses import is_dataclass, replace
 from importlib import import_module
 from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
 from weft.compaction import Compacted, compact
-from weft.compaction.compact import require_stateless, spell_recall
+from weft.compaction.compact import protects, require_stateless, spell_recall
 from weft.declare import C
 from weft.declare.policy import Policy
-from weft.declare.policy_parts import Label, Redact
 from weft.dialects import CHAT, dialect_named
 from weft.errors import UsageError
 from weft.ir.block import RECALL
@@ -59,9 +59,13 @@ class HostCompactor:
         model: str = "",
         recalls: bool,
         head: JsonObject | None = None,
+        fixed: str = "",
         conversation: str = "",
     ) -> Compacted | None:
         """The messages after the policy; None where they are to be sent as they are.
+
+        `fixed` is what goes out beside them as it is, such as instructions and thoughts: where it
+        has what a policy keeps away from the model, the request is refused.
 
         `conversation` names it, where the host says of a call of `recall` which one it is from.
         Where the rest of the request is known it is `head`. Then the outcome says whether `recall`
@@ -76,11 +80,14 @@ class HostCompactor:
         if recalls and head is None:
             request["tools"] = [spell_recall(target, model)]
         try:
+            if fixed and protects(policy):
+                lone: list[Json] = [spell_user(fixed, "system"), spell_user("-")]
+                compact({"model": model, "messages": lone}, policy, dialect=CHAT)
             outcome = compact(request, policy, dialect=dialect)
             self.tokens += outcome.tokens
             self.tokens_before += outcome.tokens_before
         except Exception as error:
-            if any(isinstance(one, Redact | Label) for one in policy.protections):
+            if protects(policy):
                 raise  # what a policy keeps away from the model is never sent
             _log.warning("a request is left as it is", exc_info=True)
             self.skipped[f"{type(error).__name__}: {error}"] += 1
@@ -272,14 +279,56 @@ def text_of(message: Json) -> str:
     return content if isinstance(content, str) else ""
 
 
+def arguments_after(answer: JsonObject, id: str, old: object) -> object:
+    """The arguments of a call in an answer that came back; `old` where they are the same."""
+    calls = cast("list[dict[str, dict[str, str]]]", answer.get("tool_calls") or [])
+    now = next((call["function"]["arguments"] for call in calls if str(call["id"]) == id), None)
+    if now is None or now == spell_arguments(old):
+        return old
+    return now if isinstance(old, str) else msgspec.json.decode(now)
+
+
+class HostText(NamedTuple):
+    """How a host writes text among the pieces of a message, such as pictures and thoughts.
+
+    `read` tells the text of a piece, or None where it is something else; `write` makes a piece of
+    other words, like one that was text if there was any.
+    """
+
+    read: Callable[[object], str | None]
+    write: Callable[[object, str], object]
+
+    def join(self, pieces: Iterable[object]) -> str:
+        """The text of all pieces."""
+        return "\n".join(one for one in map(self.read, pieces) if one)
+
+    def replace(self, pieces: Sequence[object], words: str) -> list[object]:
+        """The pieces with other words in the place of the first text; what is not text stays."""
+        if self.join(pieces) == words:
+            return [*pieces]
+        texts = [at for at, one in enumerate(pieces) if self.read(one) is not None]
+        if not texts:
+            return [self.write(None, words), *pieces]
+        return [
+            self.write(one, words) if at == texts[0] else one
+            for at, one in enumerate(pieces)
+            if at not in texts[1:]
+        ]
+
+
 def offers_recall(tools: Iterable[object]) -> bool:
     """Whether one of a host's tools is `recall`."""
     return any(getattr(tool, "name", None) == RECALL for tool in tools)
 
 
 def copy_with(value: object, **fields: object) -> object:
-    """A copy of a host's dataclass with other fields."""
-    return cast("Callable[..., object]", replace)(value, **fields)
+    """A copy of a host's object with other fields."""
+    if is_dataclass(value):
+        return cast("Callable[..., object]", replace)(value, **fields)
+    copied = copy(value)
+    for name, one in fields.items():
+        setattr(copied, name, one)
+    return copied
 
 
 class HostPiece(NamedTuple):
@@ -291,25 +340,25 @@ class HostPiece(NamedTuple):
 
 
 FIXED: JsonObject = {"role": "system", "content": ""}
-"""What stands for a message that no policy is to touch: the author's words always stay."""
+"""What stands for a message that nothing is known about, and that no policy is to touch."""
 
 
 def rebuild_messages(
     messages: Sequence[object],
     pieces: Sequence[HostPiece],
     outcome: Compacted,
-    rebuild: Callable[[object, Mapping[int, str | None]], object],
+    rebuild: Callable[[object, Mapping[int, JsonObject | None]], object],
     note: Callable[[str], object],
 ) -> list[object]:
     """The host's messages after the policy, in copies where something changed.
 
-    `rebuild` gets a message, and by the numbers of the parts that stay their text now, or None for
-    those that stay as they are. `note` makes a message of a text that is new.
+    `rebuild` gets a message, and by the numbers of the parts that stay what a chat says now in
+    their place, or None for those that stay as they are. `note` makes a message of a new text.
     """
     listed = cast("dict[str, list[Json]]", outcome.request)["messages"]
     rebuilt: list[object] = []
     whole = Counter(piece.message for piece in pieces)
-    stays: dict[int, dict[int, str | None]] = {}
+    stays: dict[int, dict[int, JsonObject | None]] = {}
     order: list[int | str] = []
     for source, wire in zip(outcome.sources, listed, strict=True):
         if source is None:
@@ -319,7 +368,7 @@ def rebuild_messages(
         if piece.message not in stays:
             order.append(piece.message)
         parts = stays.setdefault(piece.message, {})
-        parts[piece.part] = None if wire is piece.wire else text_of(wire)
+        parts[piece.part] = None if wire is piece.wire else cast("JsonObject", wire)
     for entry in order:
         if isinstance(entry, str):
             rebuilt.append(note(entry))

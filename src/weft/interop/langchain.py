@@ -15,11 +15,14 @@ from weft.interop.hosts import (
     HostCall,
     HostCompactor,
     HostPiece,
+    HostText,
+    arguments_after,
     make_recall_in,
     rebuild_messages,
     spell_answer,
     spell_result,
     spell_user,
+    text_of,
 )
 from weft.values import JsonObject
 
@@ -51,7 +54,9 @@ class CompactingMiddleware:
         model = field(request, "model")
         name = text(model, "model_name") or text(model, "model")
         state = field(request, "state")
-        compacted = _compact(messages, self.compactor, state, model=name, recalls=True)
+        system = field(request, "system_message")
+        fixed = _words(system) if system is not None else ""
+        compacted = _compact(messages, self.compactor, state, model=name, recalls=True, fixed=fixed)
         override = cast("Callable[..., object]", field(request, "override"))
         return request if compacted is messages else override(messages=compacted)
 
@@ -91,11 +96,23 @@ def _name_of(state: object) -> str:
 
 
 def _compact(
-    messages: list[object], compactor: HostCompactor, state: object, *, model: str, recalls: bool
+    messages: list[object],
+    compactor: HostCompactor,
+    state: object,
+    *,
+    model: str,
+    recalls: bool,
+    fixed: str = "",
 ) -> list[object]:
     pieces = [HostPiece(_spell_message(one), index) for index, one in enumerate(messages)]
     wires = [piece.wire for piece in pieces]
-    outcome = compactor.compact(wires, model=model, recalls=recalls, conversation=_name_of(state))
+    outcome = compactor.compact(
+        wires,
+        model=model,
+        recalls=recalls,
+        conversation=_name_of(state),
+        fixed="\n".join((fixed, *map(_think, messages))),
+    )
     if outcome is None:
         return messages
     return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)
@@ -104,30 +121,73 @@ def _compact(
 def _spell_message(message: object) -> JsonObject:
     kind, words = text(message, "type"), _words(message)
     if kind == "human":
-        return spell_user(words)
+        return spell_user(words or "[media]")
+    if kind == "system":
+        return spell_user(words, "system")
     if kind == "tool":
         return spell_result(text(message, "tool_call_id"), words)
     if kind != "ai":
         return FIXED
     calls: list[HostCall] = []
     for call in as_list(message, "tool_calls"):
-        fields = cast("Mapping[str, object]", call)
-        id, name = fields.get("id"), fields.get("name")
-        calls.append(HostCall(str(id or ""), str(name), fields.get("args")))
+        name = str(member(call, "name"))
+        calls.append(HostCall(_id_of(call), name, member(call, "args")))
     return spell_answer(words, calls) if words or calls else FIXED
 
 
 def _words(message: object) -> str:
     """The text of a message, whose content is text or a list of blocks."""
-    content = field(message, "content")
-    blocks = [content] if isinstance(content, str) else as_list(message, "content")
-    texts = [one if isinstance(one, str) else member(one, "text") for one in blocks]
-    return "\n".join(one for one in texts if one and isinstance(one, str))
+    return _TEXT.join(as_list(message, "content"))
 
 
-def _rebuild(message: object, parts: Mapping[int, str | None]) -> object:
+def _think(message: object) -> str:
+    """What the model thought: it goes out as it is."""
+    blocks = as_list(message, "content")
+    thoughts = [member(one, key) for one in blocks for key in ("thinking", "reasoning")]
+    return "\n".join(one for one in thoughts if isinstance(one, str))
+
+
+def _read_text(block: object) -> str | None:
+    words = block if isinstance(block, str) else member(block, "text")
+    return words if isinstance(words, str) else None
+
+
+def _write_text(old: object, words: str) -> object:
+    block = cast("Mapping[str, object]", old) if isinstance(old, Mapping) else {"type": "text"}
+    return {**block, "text": words}
+
+
+_TEXT = HostText(_read_text, _write_text)
+
+
+def _rebuild(message: object, parts: Mapping[int, JsonObject | None]) -> object:
+    """A copy of a message that says something else, or calls with other arguments."""
+    wire, content = parts.get(0) or {}, field(message, "content")
+    calls = [cast("Mapping[str, object]", call) for call in as_list(message, "tool_calls")]
+    now = [_with_arguments(call, wire) for call in calls]
+    new = {
+        id for id, one, old in zip(map(_id_of, calls), now, calls, strict=True) if one is not old
+    }
+    blocks = [one for one in as_list(message, "content") if _id_of(one) not in new - {""}]
+    blocks = _TEXT.replace(blocks, text_of(wire))
+    changes: dict[str, object] = {"content": text_of(wire) if isinstance(content, str) else blocks}
+    if new:  # a provider's own spelling of a call would tell the arguments that it had
+        own = cast("Mapping[str, object]", field(message, "additional_kwargs"))
+        other = {key: value for key, value in own.items() if key != "tool_calls"}
+        changes |= {"tool_calls": now, "additional_kwargs": other}
     copy = cast("Callable[..., object]", field(message, "model_copy"))
-    return copy(update={"content": parts.get(0) or ""})
+    return copy(update=changes)
+
+
+def _id_of(call: object) -> str:
+    id = member(call, "id")
+    return id if isinstance(id, str) else ""
+
+
+def _with_arguments(call: Mapping[str, object], wire: JsonObject) -> Mapping[str, object]:
+    old = call.get("args")
+    now = arguments_after(wire, _id_of(call), old)
+    return call if now is old else {**call, "args": now}
 
 
 def _make_note(words: str) -> object:

@@ -42,6 +42,7 @@ class WeftFilter:
             dialect="openai-responses",
             model=name,
             recalls=offers_recall(as_list(agent, "tools")),
+            fixed=text(model_input, "instructions"),
         )
         if outcome is None:
             return model_input

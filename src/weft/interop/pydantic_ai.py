@@ -15,12 +15,15 @@ from weft.interop.hosts import (
     HostCall,
     HostCompactor,
     HostPiece,
+    HostText,
+    arguments_after,
     copy_with,
     make_recall_in,
     rebuild_messages,
     spell_answer,
     spell_result,
     spell_user,
+    text_of,
 )
 from weft.values import JsonObject
 
@@ -48,16 +51,25 @@ class CompactingCapability:
         """Replace the messages of this one request."""
         messages = as_list(request_context, "messages")
         model = text(field(request_context, "model"), "model_name")
-        compacted = self.compact(messages, model=model, run=text(ctx, "run_id"))
+        compacted = self.compact(
+            messages,
+            model=model,
+            run=text(ctx, "run_id"),
+            fixed=_fixed_text(request_context, messages),
+        )
         if compacted is not messages:
             setattr(request_context, "messages", compacted)  # noqa: B010  a foreign object
         return request_context
 
-    def compact(self, messages: list[object], *, model: str = "", run: str = "") -> list[object]:
+    def compact(
+        self, messages: list[object], *, model: str = "", run: str = "", fixed: str = ""
+    ) -> list[object]:
         """The messages of pydantic-ai after the policy; the same list where nothing changed."""
         pieces = [*_spell_messages(messages)]
         wires = [piece.wire for piece in pieces]
-        outcome = self.compactor.compact(wires, model=model, recalls=True, conversation=run)
+        outcome = self.compactor.compact(
+            wires, model=model, recalls=True, conversation=run, fixed=fixed
+        )
         if outcome is None:
             return messages
         return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)
@@ -67,9 +79,7 @@ def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
     for index, message in enumerate(messages):
         parts = as_list(message, "parts")
         if field(message, "kind") == "response":
-            words = "".join(
-                text(one, "content") for one in parts if text(one, "part_kind") == "text"
-            )
+            words = _ANSWER.join(parts)
             calls = [
                 HostCall(text(one, "tool_call_id"), text(one, "tool_name"), field(one, "args"))
                 for one in parts
@@ -88,41 +98,82 @@ def _spell_part(part: object) -> JsonObject:
     if kind == "system-prompt":
         return spell_user(text(part, "content"), "system")
     if kind == "tool-return":
-        spell = cast("Callable[[], str]", field(part, "model_response_str"))
-        return spell_result(text(part, "tool_call_id"), spell())
+        # a rebuilt part is wrapped as an error again
+        spell = cast("Callable[..., str]", field(part, "model_response_str"))
+        return spell_result(text(part, "tool_call_id"), spell(wrap_if_error=False))
     if kind == "retry-prompt":
-        spell = cast("Callable[[], str]", field(part, "model_response"))
+        spell = cast("Callable[..., str]", field(part, "model_response"))
         if field(part, "tool_name") is None:
             return spell_user(spell())
         return spell_result(text(part, "tool_call_id"), spell())
-    if kind == "user-prompt":
-        pieces = [content] if isinstance(content, str) else as_list(part, "content")
-        return spell_user("\n".join(one if isinstance(one, str) else "[media]" for one in pieces))
+    if kind == "user-prompt" or (kind == "retry-feedback" and isinstance(content, str)):
+        return spell_user(_TEXT.join(as_list(part, "content")) or "[media]")
     return FIXED
 
 
-def _rebuild(message: object, parts: Mapping[int, str | None]) -> object:
-    """A copy of a message with the parts that stay, some of them in other words."""
-    if field(message, "kind") == "response":
-        return _with_text(message, parts.get(0) or "")
-    old = as_list(message, "parts")
-    new = [_with_content(old[at], words) for at, words in sorted(parts.items())]
-    return copy_with(message, parts=new)
-
-
-def _with_text(message: object, words: str) -> object:
-    """An answer that says something else: in its first text."""
-    parts = as_list(message, "parts")
-    texts = [at for at, one in enumerate(parts) if text(one, "part_kind") == "text"]
-    new = [
-        _with_content(one, words if at == texts[0] else "") if at in texts else one
-        for at, one in enumerate(parts)
+def _fixed_text(request_context: object, messages: list[object]) -> str:
+    """What goes out as it is: instructions, thoughts, and details of why an answer was refused."""
+    asked = field(request_context, "model_request_parameters")
+    parts = [one for message in messages for one in as_list(message, "parts")]
+    fixed = [
+        *as_list(asked, "instruction_parts"),
+        *(one for one in parts if text(one, "part_kind") == "thinking"),
+        *(
+            one
+            for one in parts
+            if text(one, "part_kind") == "retry-feedback" and not text(one, "content")
+        ),
     ]
-    return copy_with(message, parts=new)
+    return "\n".join(str(field(one, "content")) for one in fixed)
 
 
-def _with_content(part: object, words: str | None) -> object:
-    return part if words is None else copy_with(part, content=words)
+def _read_words(piece: object) -> str | None:
+    return piece if isinstance(piece, str) else text(piece, "content") or None
+
+
+def _write_words(old: object, words: str) -> object:
+    return words  # a structured value in other words is not that value
+
+
+def _read_answer(part: object) -> str | None:
+    return text(part, "content") if text(part, "part_kind") == "text" else None
+
+
+def _write_answer(old: object, words: str) -> object:
+    if old is not None:
+        return copy_with(old, content=words)
+    return _HOST.find("pydantic_ai.messages", "TextPart")(words)
+
+
+_TEXT, _ANSWER = HostText(_read_words, _write_words), HostText(_read_answer, _write_answer)
+
+
+def _rebuild(message: object, parts: Mapping[int, JsonObject | None]) -> object:
+    """A copy of a message with the parts that stay, some of them in other words."""
+    old = as_list(message, "parts")
+    if field(message, "kind") == "response":
+        wire = parts.get(0) or {}
+        now = [_with_arguments(one, wire) for one in _ANSWER.replace(old, text_of(wire))]
+        return copy_with(message, parts=now)
+    return copy_with(
+        message, parts=[_with_words(old[at], one) for at, one in sorted(parts.items())]
+    )
+
+
+def _with_arguments(part: object, wire: JsonObject) -> object:
+    old = field(part, "args")
+    now = arguments_after(wire, text(part, "tool_call_id"), old)
+    return part if now is old else copy_with(part, args=now)
+
+
+def _with_words(part: object, wire: JsonObject | None) -> object:
+    if wire is None:
+        return part
+    words, content = text_of(wire), field(part, "content")
+    if text(part, "part_kind") == "user-prompt" and not isinstance(content, str):
+        return copy_with(part, content=_TEXT.replace(as_list(part, "content"), words))
+    files = as_list(part, "files")
+    return copy_with(part, content=[words, *files] if files else words)
 
 
 def _make_note(words: str) -> object:

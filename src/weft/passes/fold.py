@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence, Set
 from copy import copy
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -67,6 +67,7 @@ from weft.passes.handles import (
     offer_recall,
 )
 from weft.passes.notes import (
+    NoteDraft,
     StepRole,
     StepSummary,
     merge_notes,
@@ -74,7 +75,6 @@ from weft.passes.notes import (
     result_texts,
     said_texts,
     summarize_step,
-    write_note,
 )
 from weft.passes.rewrite import settled_since
 from weft.session.strand import Strand
@@ -504,6 +504,8 @@ class _Folds:
         self._due = 0
         """The request before which no fold can be due."""
         self._planned: tuple[int, _Fold | int] | None = None
+        self._draft: NoteDraft | None = None
+        """The next note, as far as it was written to see whether it can be paid for."""
         """How many items were read when it was planned last, and the plan."""
         self._summaries: dict[int, tuple[Item, StepRole, StepSummary]] = {}
         """What a note may say of the steps in view, for those that were asked for."""
@@ -523,6 +525,7 @@ class _Folds:
         folds._frames, folds._results = dict(self._frames), dict(self._results)
         folds._holders, folds._reads = ChainMap({}, self._holders), ChainMap({}, self._reads)
         folds._plain, folds._paid, folds.tail = copy(self._plain), copy(self._paid), self.tail[:]
+        folds._draft = self._draft.fork() if self._draft is not None else None
         return folds
 
     # --- what was said and done
@@ -721,15 +724,16 @@ class _Folds:
             return later
         summaries = [self._summarize(step, env) for step in gone]
         letters = sys.maxsize if is_full else int(DENSEST * most)
-        write = partial(write_note, summaries, self._known, first=self.sent is None)
-        text, names = write(most=letters)
+        if self._draft is None:
+            self._draft = NoteDraft(self._known, first=self.sent is None)
+        text, names = self._draft.write(summaries, most=letters)
         # it takes a while to count it
         tokens = env.tokens.count(text) + _TURN if len(text) <= letters else 0
         if not is_full and (not tokens or tokens > most):
             # its rent may have paid for all of it long ago, where a run that ends soon could not
             if not tokens or rent < OVERDUE * PATIENCE * (cost + prices.write * tokens):
                 return later
-            text, names = write(share=FEWER * most / tokens)
+            text, names = self._draft.write(summaries, share=FEWER * most / tokens)
             tokens = env.tokens.count(text) + _TURN
         if merges:  # a fold of folds: else notes alone would fill the request one day
             text = merge_notes([*self._notes(), text], letters=room // 2)
@@ -832,7 +836,7 @@ class _Folds:
         self._front.append(fold.note)
         self._before += fold.tokens
         self._note_tokens += fold.tokens
-        self._known = self._known | fold.names
+        self._known, self._draft = self._known | fold.names, None
         self._hides = True
         self._due = 0
         self._planned = None

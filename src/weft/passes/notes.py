@@ -6,10 +6,13 @@ stands in the notes once, with the step that brought it first.
 """
 
 import math
+import operator
 import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
+from copy import copy
 from functools import lru_cache
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from weft.digest.acts import find_action
@@ -113,30 +116,54 @@ def _read_names(text: str) -> ResultNames:
     return ResultNames(_ROOM * math.sqrt(len(text)), names, values[:_VALUES])
 
 
-def write_note(
-    steps: Iterable[StepSummary],
-    known: Container[str],
-    *,
-    first: bool,
-    most: int = sys.maxsize,
-    share: float = 1.0,
-) -> tuple[str, set[str]]:
-    """The note on some steps, and the names in it; `known` are not said again.
+class NoteDraft:
+    """The note on some steps, as far as it is written; `known` names are not said again.
 
-    One that has more than `most` letters is of no use, so it ends there. Of the names and values
-    that it may have, it has a `share`.
+    Most notes are tried at several requests until one can be paid for, each time with a few steps
+    more: what it says of the steps before is not worked out again.
     """
-    lines = [HEADING if first else MORE]
-    note_names: set[str] = set()
-    size = len(lines[0])
-    for step in steps:
-        note_names.update(step.line_names)
-        names = _new_names(step, known, note_names, share)
-        lines.append(f"{step.line} -> {' '.join(names)}" if names else step.line)
-        size += 1 + len(lines[-1])
-        if size > most:
-            break
-    return "\n".join(lines), note_names
+
+    def __init__(self, known: Container[str], *, first: bool) -> None:
+        self._known = known
+        self._heading = HEADING if first else MORE
+        self._steps: list[StepSummary] = []
+        self._lines: list[str] = []
+        self._names: set[str] = set()
+
+    def fork(self) -> "NoteDraft":
+        """A copy to write on with."""
+        draft = copy(self)
+        draft._steps, draft._lines = self._steps[:], self._lines[:]
+        draft._names = {*self._names}
+        return draft
+
+    def write(
+        self, steps: Sequence[StepSummary], *, most: int = sys.maxsize, share: float = 1.0
+    ) -> tuple[str, set[str]]:
+        """The note and the names in it.
+
+        One that has more than `most` letters is of no use, so it ends there. Of the names and
+        values that it may have, it has a `share`.
+        """
+        if share < 1.0:
+            return NoteDraft(self._known, first=self._heading == HEADING)._write(steps, most, share)
+        same = sum(takewhile(bool, map(operator.is_, self._steps, steps)))
+        if same < len(self._steps):
+            self._steps, self._lines, self._names = [], [], set()
+        return self._write(steps, most, share)
+
+    def _write(self, steps: Sequence[StepSummary], most: int, share: float) -> tuple[str, set[str]]:
+        size = len(self._heading) + sum(map(len, self._lines)) + len(self._lines)
+        for step in steps[len(self._steps) :]:
+            if size > most:
+                break
+            self._names.update(step.line_names)
+            names = _new_names(step, self._known, self._names, share)
+            line = f"{step.line} -> {' '.join(names)}" if names else step.line
+            self._steps.append(step)
+            self._lines.append(line)
+            size += 1 + len(line)
+        return "\n".join((self._heading, *self._lines)), {*self._names}
 
 
 def _action_of(item: Item) -> str:

@@ -26,6 +26,7 @@ from starlette.types import Receive, Scope, Send
 from weft.compaction.compact import (
     Compacted,
     compact_body,
+    protects,
     require_stateless,
     without_handles,
 )
@@ -38,7 +39,7 @@ from weft.dialects import CHAT
 from weft.dialects.answers import AnswerShape, answer_form
 from weft.dialects.weave import AnswerWeave
 from weft.dialects.wire import objects_in
-from weft.errors import ModelError, UsageError
+from weft.errors import ModelError, ProtectionError, UsageError
 from weft.ir.block import RECALL
 from weft.models.http import Timeouts, pass_on
 from weft.models.routing import ProxyTarget, find_target
@@ -62,7 +63,9 @@ from weft.server.proxy_relay import (
     UpstreamRequest,
     forwarded_headers,
     has_body,
+    packing_of,
     raw_path,
+    read_whole,
     reply_pieces,
     returned_headers,
     unpack_body,
@@ -115,6 +118,11 @@ class ProxySettings(NamedTuple):
             if fnmatchcase(model, rule.model) and fnmatchcase(path, rule.path):
                 return rule.policy
         return C.auto()
+
+    def protects(self, path: str) -> bool:
+        """Whether something is kept away from the models that are asked at a path."""
+        fitting = (rule.policy for rule in self.rules if fnmatchcase(path, rule.path))
+        return bool(self.redact) or any(map(protects, fitting))
 
 
 class ProxyApplication(Application):
@@ -202,7 +210,10 @@ class PreparedRequest(NamedTuple):
     call: ProxyCall
     form: AnswerShape
     original: bytes
-    """What goes where the other is refused: the client's own bytes, or those with placeholders."""
+    """What goes where the other is refused: the client's own bytes, or those with placeholders.
+
+    Under a policy that protects they are those without what it keeps away.
+    """
     sent: bytes
     body: RequestBody | None = None
     """With all that the client did not see."""
@@ -318,7 +329,7 @@ class Exchanges:
             if body.is_list:
                 raise UsageError("the request is a list", where="weft proxy")
         except UsageError as error:
-            self._require_no_rules(error)
+            self._require_no_rules(error, target)
             return PreparedRequest(call, form, came, came)
         call.read(body)
         known: dict[str, Json] = {}
@@ -328,10 +339,15 @@ class Exchanges:
             raw = _bytes_of(body)
         original = raw if known else came
         plain = PreparedRequest(call, form, original, original, known=known)
+        policy = self.settings.policy_for(call.model, target.path)
+        is_protected = protects(policy)
         try:
             chain = self._digests.chain(body)
             self.log.place(call, chain, body.wire, headers)
-            policy = self.settings.policy_for(call.model, target.path)
+            if is_protected:
+                bare = without_handles(policy)
+                original = _bytes_of(compact_body(body, bare, model=target.model))
+                plain = plain._replace(original=original, sent=original)
             if not _takes_recall(body, form, target):
                 policy = without_handles(policy)
             whole = restore_recalls(body, form, chain, self.store)
@@ -342,16 +358,18 @@ class Exchanges:
             sent = compacted.request
             assert isinstance(sent, bytes)
         except Exception as error:
+            if is_protected:
+                raise _refuse_unprotected(error) from error
             if self.settings.strict:
                 raise
             self.note_fault("compact", error, call)
             return plain
-        if sent is raw:
+        if sent is raw or sent == original:
             sent = original
         return PreparedRequest(call, form, original, sent, whole, compacted, policy, known)
 
-    def _require_no_rules(self, error: UsageError) -> None:
-        if self.settings.redact:
+    def _require_no_rules(self, error: UsageError, target: ProxyTarget) -> None:
+        if self.settings.protects(target.path):
             raise Problem(
                 400, "unreadable", f"what cannot be read cannot be redacted: {error.message}"
             )
@@ -373,15 +391,14 @@ class Exchanges:
         call = prepared.call
         reply = await asking.send(prepared.sent)
         if reply.status_code == 400 and prepared.sent is not prepared.original:
-            answer = await reply.aread()
-            await reply.aclose()
+            answer = await _read_refusal(reply)
             self.faults["refused"] += 1
             call.fault = "refused: 400"
             pair = RefusedPair(
                 call.dialect,
                 read_json(prepared.original),
                 read_json(prepared.sent),
-                answer.decode("utf-8", "replace"),
+                answer,
             )
             reply = await asking.send(prepared.original)
             if reply.status_code < 400:  # else the original is not legal either
@@ -393,8 +410,7 @@ class Exchanges:
         call.status = reply.status_code
         changes = prepared.recalls or bool(prepared.known)
         # asked for a plain answer, it packed one as nobody here can unpack: it goes on as it is
-        is_sealed = reply.headers.get("content-encoding", "identity") not in _READABLE
-        if reply.status_code >= 400 or is_sealed or not changes:
+        if reply.status_code >= 400 or packing_of(reply) not in _READABLE or not changes:
             observer = AnswerReader(prepared.form, reply)
 
             async def finish() -> None:
@@ -444,10 +460,9 @@ class Exchanges:
                 await reply.aclose()
                 turn.give_up()
                 reply = await asking.send(prepared.original)
-            if reply.status_code >= 400:
-                message = (await reply.aread()).decode("utf-8", "replace")[:500]
-                await reply.aclose()
-                await relay.send_piece(weave.spell_error(f"{reply.status_code}: {message}"))
+            if reply.status_code >= 400 or packing_of(reply) not in _READABLE:
+                message = await _read_refusal(reply)
+                await relay.send_piece(weave.spell_error(f"{reply.status_code}: {message[:500]}"))
                 await relay.end()
                 return
         prepared.call.answer = turn.end(body)
@@ -467,9 +482,8 @@ class Exchanges:
         """Read a whole answer, and answer recalls before it goes on."""
         turn = _Recalling(self, prepared)
         while True:
-            raw = await reply.aread()
-            await reply.aclose()
-            value = read_json(raw)
+            raw = await read_whole(reply)
+            value = read_json(_unpack_answer(reply, raw))
             body = value if isinstance(value, dict) and reply.status_code < 400 else None
             following = await turn.take(body)
             if following is None or body is None:
@@ -483,13 +497,16 @@ class Exchanges:
         visible = turn.end(body)
         prepared.call.answer = visible
         prepared.call.status = reply.status_code
+        length: int | None = None
         if visible is not None and (turn.is_changed or prepared.known):
             restored = visible
             if prepared.known:
                 restored = ValueRestorer(prepared.form, prepared.known).body(visible)
             raw = encode(restored)
+            length = len(raw)
         await self._finish(prepared)
-        await relay.start(reply.status_code, returned_headers(reply, changed=True, length=len(raw)))
+        headers = returned_headers(reply, changed=length is not None, length=length)
+        await relay.start(reply.status_code, headers)
         await relay.send_piece(raw)
         await relay.end()
 
@@ -507,6 +524,30 @@ class Exchanges:
             self.log.add(call, prepared.original)
         except Exception as error:
             self.note_fault("record", error, call)
+
+
+def _unpack_answer(reply: "httpx2.Response", raw: bytes) -> bytes:
+    """A whole answer, unpacked; nothing where that cannot be done: it goes on as it came."""
+    try:
+        return unpack_body(raw, packing_of(reply).encode())
+    except UsageError:
+        return b""
+
+
+async def _read_refusal(reply: "httpx2.Response") -> str:
+    """What a provider says of a request that it refuses, as far as it came."""
+    try:
+        raw = await read_whole(reply)
+    except ModelError as error:
+        return error.message
+    return _unpack_answer(reply, raw).decode("utf-8", "replace")
+
+
+def _refuse_unprotected(error: Exception) -> Problem:
+    """What a client is told of a request that would have taken along what is kept away."""
+    reason = error.message if isinstance(error, ProtectionError) else type(error).__name__
+    hint = "--redact replaces it in instructions, tools and all other fields, too"
+    return Problem(400, "protected", f"the request was not passed on: {reason}", hint=hint)
 
 
 class _Recalling:

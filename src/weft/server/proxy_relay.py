@@ -143,7 +143,7 @@ class AnswerReader:
 
     def __init__(self, form: AnswerShape, reply: "httpx2.Response") -> None:
         self._form = form
-        packed = reply.headers.get("content-encoding", "identity")
+        packed = packing_of(reply)
         self._unpack: Callable[[bytes], bytes] | None = None
         if packed == "gzip":
             self._unpack = zlib.decompressobj(31).decompress
@@ -194,12 +194,27 @@ class AnswerReader:
 
 async def reply_pieces(reply: "httpx2.Response") -> AsyncGenerator[bytes, None]:
     """The pieces of an answer as they come, unpacked."""
-    coded = reply.headers.get("content-encoding", "identity") != "identity"
+    coded = packing_of(reply) != "identity"
     try:
         async for piece in reply.aiter_bytes() if coded else reply.aiter_raw():
             yield piece
     except Exception as error:
         raise ModelError(f"the answer broke off: {type(error).__name__}") from error
+
+
+async def read_whole(reply: "httpx2.Response") -> bytes:
+    """All of an answer, as it was packed."""
+    try:
+        return b"".join([piece async for piece in reply.aiter_raw()])
+    except Exception as error:
+        raise ModelError(f"the answer broke off: {type(error).__name__}") from error
+    finally:
+        await reply.aclose()
+
+
+def packing_of(reply: "httpx2.Response") -> str:
+    """How an answer is packed."""
+    return reply.headers.get("content-encoding", "").strip().lower() or "identity"
 
 
 def raw_path(scope: Scope) -> str:
@@ -267,10 +282,12 @@ LARGEST_BODY = 32_000_000
 
 
 def unpack_body(raw: bytes, packing: bytes) -> bytes:
-    """The body of a request, unpacked; a UsageError where it cannot be read, or is too large."""
+    """A body, unpacked; a UsageError where it cannot be read, or is too large."""
     packing = packing.strip().lower()
     if packing in (b"gzip", b"x-gzip", b"deflate"):
-        stream = zlib.decompressobj(47)
+        # some send deflate without the head that it has in HTTP
+        is_bare = packing == b"deflate" and raw[:1] and raw[0] & 15 != 8
+        stream = zlib.decompressobj(-15 if is_bare else 47)
         try:
             raw = stream.decompress(raw, LARGEST_BODY + 1)
         except zlib.error as error:

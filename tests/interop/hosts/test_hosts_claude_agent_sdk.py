@@ -12,8 +12,9 @@ pytest.importorskip("claude_agent_sdk", reason="claude-agent-sdk is not installe
 from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, ResultMessage, query
 from claude_agent_sdk._internal.transport import Transport
 
-from tests.interop.hosts.checks import GAUGES, ROUND
+from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, WEIRS, look, reread
 from weft import C, Policy
+from weft.errors import DeclarationError
 from weft.interop.claude_agent_sdk import WeftHooks
 
 SESSION = "s1"
@@ -23,11 +24,13 @@ class Program(Transport):
     """The program that the SDK runs: it calls the hooks, and the tools of the SDK's own servers.
 
     `tools` are what it does, one after the other: a tool with its response, or a function
-    that makes one of what was returned so far. `shown` is what the model got to read of each.
+    that makes one of what was returned so far, or the answer. `shown` is what the model got to
+    read of each.
     """
 
     def __init__(self, prompt: str, *tools: Any) -> None:
         self.prompt, self.tools = prompt, tools
+        self.calls: list[tuple[str, dict[str, Any]]] = []
         self.shown: list[Any] = []
         self.hooks: dict[str, Any] = {}
         self.answers: dict[str, Any] = {}
@@ -68,8 +71,14 @@ class Program(Transport):
             for ask in self._ask(event, given, f"h{number}"):
                 yield ask
                 await self._answer(ask)
+        words = ""
         for at, step in enumerate(self.tools):
-            name, arguments, response = step(self) if callable(step) else step
+            step = step(self) if callable(step) else step
+            if isinstance(step, str):
+                words = step
+                break
+            name, arguments, response = step
+            self.calls.append((name, arguments))
             if name.startswith("mcp__weft__"):
                 for ask in self._greet(at):
                     yield ask
@@ -93,7 +102,7 @@ class Program(Transport):
                 output = (await self._answer(ask)).get("hookSpecificOutput") or {}
                 response = output.get("updatedToolOutput", response)
             self.shown.append(response)
-        text = {"type": "text", "text": f"I saw {len(self.shown)} results."}
+        text = {"type": "text", "text": words or f"I saw {len(self.shown)} results."}
         message = {"role": "assistant", "model": "claude-sonnet-5", "content": [text]}
         yield {"type": "assistant", "message": message, "session_id": SESSION}
         yield {
@@ -210,6 +219,12 @@ def _shape(value: Any) -> Any:
     return [_shape(one) for one in value] if isinstance(value, list) else type(value).__name__
 
 
+def test_a_policy_that_redacts_is_refused_where_only_results_are_seen() -> None:
+    with pytest.raises(DeclarationError, match="hooks see results alone") as caught:
+        WeftHooks(C.default().redact("email"))
+    assert "weft proxy --redact" in (caught.value.hint or "")
+
+
 async def test_the_model_gets_back_what_was_left_out() -> None:
     def ask(program: Program) -> Any:
         handle = re.search(r"handle ([0-9a-f]{12})", str(program.shown))
@@ -220,3 +235,31 @@ async def test_the_model_gets_back_what_was_left_out() -> None:
     program = Program("Look north.", _bash("north"), ask)
     await _run(program, WeftHooks(policy).options)
     assert "north gauge 399: " in program.shown[-1]
+
+
+def _look(place: str) -> tuple[str, dict[str, Any], Any]:
+    return "Bash", {"command": place}, {"stdout": look(place), "stderr": "", "interrupted": False}
+
+
+def _reread(program: Program) -> Any:
+    """What a model does next that needs one of the first results to the letter."""
+    chat: list[Any] = []
+    for at, (call, shown) in enumerate(zip(program.calls, program.shown, strict=True)):
+        arguments = json.dumps(call[1])
+        function = {"name": call[0], "arguments": arguments}
+        chat += [
+            {"role": "assistant", "tool_calls": [{"id": str(at), "function": function}]},
+            {"tool_call_id": str(at), "content": shown["stdout"] if at < len(WEIRS) else shown},
+        ]
+    step = reread(chat)
+    return step if isinstance(step, str) else ("mcp__weft__recall", step[0][1], None)
+
+
+async def test_a_model_reads_again_what_was_left_out_long_ago() -> None:
+    steps = (*map(_look, WEIRS), *[_reread] * 9)
+    plain, program = Program("Look around.", *steps), Program("Look around.", *steps)
+    answer = await _run(plain, {})
+    assert answer.startswith("It says ")
+    assert await _run(program, WeftHooks(DIGESTS).options) == answer
+    assert len(program.shown) > len(plain.shown)
+    assert len(str(program.shown)) < len(str(plain.shown)) / 2

@@ -20,7 +20,22 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, Field
 
-from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
+from tests.interop.hosts.checks import (
+    DIGESTS,
+    GAUGES,
+    NO_EMAIL,
+    ROUND,
+    SECRET,
+    WEIRS,
+    Played,
+    Program,
+    check_program,
+    check_protected,
+    check_reread,
+    look,
+    reread,
+)
+from weft.errors import ProtectionError
 from weft.interop.langchain import WeftMiddleware, _spell_message, compact_messages
 
 
@@ -44,7 +59,7 @@ class Script(BaseChatModel):
         self.requests.append([_bare(one) for one in messages])
         self.chats.append([_spell_message(one) for one in messages])
         step = self.steps[len(self.requests) - 1]
-        step = step(messages) if callable(step) else step
+        step = step(self.chats[-1]) if callable(step) else step
         number = len(self.requests)
         if isinstance(step, str):
             message = AIMessage(step, id=f"m{number}")
@@ -53,7 +68,13 @@ class Script(BaseChatModel):
                 {"name": name, "args": args, "id": f"call_{number}_{at}"}
                 for at, (name, args) in enumerate(step)
             ]
-            message = AIMessage("", tool_calls=calls, id=f"m{number}")
+            # some providers' packages keep a call as it came, too
+            raw = [
+                {"id": f"call_{number}_{at}", "function": str(one)} for at, one in enumerate(step)
+            ]
+            message = AIMessage(
+                "", tool_calls=calls, id=f"m{number}", additional_kwargs={"tool_calls": raw}
+            )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def played(self, *answers: str) -> Played:
@@ -231,9 +252,48 @@ async def test_a_stock_program_runs_the_same_and_sends_less(program: Program) ->
     await check_program(program, WeftMiddleware)
 
 
+async def _reread(added: object) -> Played:
+    looks = [[("look", {"place": place})] for place in WEIRS]
+    script = Script(steps=[*looks, *[reread] * 9])
+    middleware = [added] if added is not None else []
+    agent = create_agent(script, [look], middleware=middleware)
+    result = await agent.ainvoke(_ask("Look around."), {"recursion_limit": 300})
+    return script.played(result["messages"][-1].content)
+
+
+async def test_a_model_reads_again_what_was_left_out_long_ago() -> None:
+    await check_reread(_reread, WeftMiddleware)
+
+
+async def _secret(added: object) -> Played:
+    picture = {"type": "image", "base64": "iVBO", "mime_type": "image/png"}
+
+    @tool
+    def write_mail(to: str) -> list[Any]:
+        """Write a mail."""
+        return [{"type": "text", "text": f"{GAUGES['north']}\nsent to {to}"}, picture]
+
+    script = Script(steps=[[("write_mail", {"to": SECRET})], "Sent."])
+    middleware = [added] if added is not None else []
+    agent = create_agent(script, [write_mail], middleware=middleware)
+    words = {"type": "text", "text": f"Write to {SECRET}."}
+    result = await agent.ainvoke({"messages": [HumanMessage([picture, words])]})
+    return script.played(result["messages"][-1].content)
+
+
+async def test_what_a_policy_protects_is_in_no_message() -> None:
+    await check_protected(_secret, WeftMiddleware)
+    script = Script(steps=["Hello."])
+    middleware = [WeftMiddleware(NO_EMAIL)]
+    agent = create_agent(script, [], system_prompt=SECRET, middleware=middleware)
+    with pytest.raises(ProtectionError):
+        await agent.ainvoke(_ask("Hello?"))
+    assert not script.requests
+
+
 async def test_the_model_gets_back_what_was_left_out() -> None:
-    def ask(messages: Any) -> object:
-        handle = re.search(r"handle ([0-9a-f]{12})", str(messages))
+    def ask(chat: object) -> object:
+        handle = re.search(r"handle ([0-9a-f]{12})", str(chat))
         assert handle is not None
         return [("recall", {"handle": handle[1], "lines": "399-400"})]
 

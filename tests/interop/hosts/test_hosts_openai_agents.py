@@ -34,8 +34,23 @@ from openai.types.responses import (
 )
 from pydantic import BaseModel
 
-from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
+from tests.interop.hosts.checks import (
+    DIGESTS,
+    GAUGES,
+    NO_EMAIL,
+    ROUND,
+    SECRET,
+    WEIRS,
+    Played,
+    Program,
+    check_program,
+    check_protected,
+    check_reread,
+    look,
+    reread,
+)
 from weft import Session
+from weft.errors import ProtectionError
 from weft.interop.openai_agents import WeftFilter
 
 
@@ -52,7 +67,7 @@ class Script(Model):
         items = [{"role": "user", "content": input}] if isinstance(input, str) else input
         self.requests.append(json.loads(json.dumps(items)))
         step: Any = self.steps[len(self.requests) - 1]
-        step = step(items) if callable(step) else step
+        step = step(_spell_chat(self.requests[-1])) if callable(step) else step
         number, output = len(self.requests), list[Any]()
         if isinstance(step, str):
             text = ResponseOutputText(annotations=[], text=step, type="output_text")
@@ -85,11 +100,12 @@ class Script(Model):
         )
 
     def played(self, *answers: str) -> Played:
-        chats = [
-            Session.from_messages(one, format="openai-responses").to_messages("openai-chat")
-            for one in self.requests
-        ]
-        return Played([*answers], self.requests, chats)
+        return Played([*answers], self.requests, [*map(_spell_chat, self.requests)])
+
+
+def _spell_chat(items: list[Any]) -> list[Any]:
+    """The items of a request as the messages of a chat."""
+    return Session.from_messages(items, format="openai-responses").to_messages("openai-chat")
 
 
 @function_tool
@@ -250,9 +266,54 @@ async def test_a_stock_program_runs_the_same_and_sends_less(program: Program) ->
     await check_program(program, WeftFilter, hides=False)
 
 
+async def _reread(added: Any) -> Played:
+    looks = [[("look", {"place": place})] for place in WEIRS]
+    script = Script(*looks, *[_reread_whole] * 9)
+    own = [added.tool] if added is not None else []
+    agent = _agent(script, function_tool(look), *own)
+    result = await Runner.run(agent, "Look around.", run_config=_config(added), max_turns=99)
+    return script.played(result.final_output)
+
+
+def _reread_whole(chat: list[Any]) -> object:
+    """As `reread`, with all arguments: openai-agents declares its tools strictly."""
+    step = reread(chat)
+    if isinstance(step, str):
+        return step
+    return [(name, {"query": "", "field": "", "page": 1, **args}) for name, args in step]
+
+
+async def test_a_model_reads_again_what_was_left_out_long_ago() -> None:
+    await check_reread(_reread, WeftFilter)
+
+
+async def _secret(added: object) -> Played:
+    picture = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBO"}
+
+    @function_tool
+    def write_mail(to: str) -> str:
+        """Write a mail."""
+        return f"{GAUGES['north']}\nsent to {to}"
+
+    script = Script([("write_mail", {"to": SECRET})], "Sent.")
+    words = {"type": "input_text", "text": f"Write to {SECRET}."}
+    said: Any = [{"role": "user", "content": [picture, words]}]
+    result = await Runner.run(_agent(script, write_mail), said, run_config=_config(added))
+    return script.played(result.final_output)
+
+
+async def test_what_a_policy_protects_is_in_no_item() -> None:
+    await check_protected(_secret, WeftFilter)
+    script = Script("Hello.")
+    agent = Agent(name="Watcher", instructions=SECRET, model=script)
+    with pytest.raises(ProtectionError):
+        await Runner.run(agent, "Hello?", run_config=_config(WeftFilter(NO_EMAIL)))
+    assert not script.requests
+
+
 async def test_an_agent_with_the_tool_gets_back_what_was_left_out() -> None:
-    def ask(items: object) -> object:
-        handle = re.search(r"handle ([0-9a-f]{12})", json.dumps(items))
+    def ask(chat: object) -> object:
+        handle = re.search(r"handle ([0-9a-f]{12})", json.dumps(chat))
         assert handle is not None
         return [
             (

@@ -10,12 +10,33 @@ import pytest
 pytest.importorskip("pydantic_ai.capabilities", reason="pydantic-ai is not installed")
 
 from pydantic import BaseModel
-from pydantic_ai import Agent, ModelMessagesTypeAdapter, ModelRetry, capture_run_messages
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    ModelMessagesTypeAdapter,
+    ModelRetry,
+    capture_run_messages,
+)
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextContent, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.usage import UsageLimits
 
-from tests.interop.hosts.checks import DIGESTS, GAUGES, ROUND, Played, Program, check_program
+from tests.interop.hosts.checks import (
+    DIGESTS,
+    GAUGES,
+    NO_EMAIL,
+    ROUND,
+    SECRET,
+    WEIRS,
+    Played,
+    Program,
+    check_program,
+    check_protected,
+    check_reread,
+    look,
+    reread,
+)
+from weft.errors import ProtectionError
 from weft.interop.pydantic_ai import WeftCapability, _spell_messages
 
 
@@ -32,7 +53,7 @@ class Script:
         self.requests.append([_bare(one) for one in json.loads(dumped)])
         self.chats.append([piece.wire for piece in _spell_messages([*messages])])
         step = self.steps[len(self.requests) - 1]
-        step = step(messages, info) if callable(step) else step
+        step = step(self.chats[-1], info) if callable(step) else step
         if isinstance(step, str):
             return ModelResponse(parts=[TextPart(step)])
         number = len(self.requests)
@@ -219,9 +240,45 @@ async def test_a_stock_program_runs_the_same_and_sends_less(program: Program) ->
     await check_program(program, WeftCapability)
 
 
+async def _reread(added: object) -> Played:
+    looks = [[("look", {"place": place})] for place in WEIRS]
+    script = Script(*looks, *[lambda chat, info: reread(chat)] * 9)
+    agent = _agent(script, added)
+    agent.tool_plain(look)
+    result = await agent.run("Look around.", usage_limits=UsageLimits(request_limit=99))
+    return script.played(result.output)
+
+
+async def test_a_model_reads_again_what_was_left_out_long_ago() -> None:
+    await check_reread(_reread, WeftCapability)
+
+
+async def _secret(added: object) -> Played:
+    picture = BinaryContent(b"\x89PNG" + bytes(90), media_type="image/png")
+    script = Script([("write_mail", {"to": SECRET})], "Sent.")
+    agent = _agent(script, added)
+
+    @agent.tool_plain
+    def write_mail(to: str) -> list[str | BinaryContent]:
+        """Write a mail."""
+        return [f"{GAUGES['north']}\nsent to {to}", picture]
+
+    said = [picture, TextContent(f"Write to {SECRET}."), "Now."]
+    return script.played((await agent.run(said)).output)
+
+
+async def test_what_a_policy_protects_is_in_no_message() -> None:
+    await check_protected(_secret, WeftCapability)
+    script = Script("Hello.")
+    agent = Agent(script.model, instructions=SECRET, capabilities=[WeftCapability(NO_EMAIL)])
+    with pytest.raises(ProtectionError):
+        await agent.run("Hello?")
+    assert not script.requests
+
+
 async def test_the_model_gets_back_what_was_left_out() -> None:
-    def ask(messages: list[ModelMessage], info: AgentInfo) -> object:
-        handle = re.search(r"handle ([0-9a-f]{12})", str(messages))
+    def ask(chat: object, info: AgentInfo) -> object:
+        handle = re.search(r"handle ([0-9a-f]{12})", str(chat))
         assert handle is not None
         assert "recall" in [one.name for one in info.function_tools]
         return [("recall", {"handle": handle[1], "lines": "399-400"})]

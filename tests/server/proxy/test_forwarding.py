@@ -2,10 +2,13 @@
 
 import gzip
 import json
+import re
 import socket
 import threading
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -201,6 +204,113 @@ def test_an_answer_that_is_packed_unasked_goes_on_as_it_came() -> None:
         assert [one["function"]["name"] for one in proxy.upstream.seen[0].json["tools"]] == [
             "recall"
         ]
+
+
+def _recalls_first(then: Reply) -> Callable[[Seen, int], Reply]:
+    """A provider whose model recalls, and that then answers something."""
+
+    def script(seen: Seen, number: int) -> Reply:
+        if number:
+            return then
+        handle = re.search(rb"handle ([0-9a-f]{12})", seen.body)
+        assert handle is not None
+        arguments = json.dumps({"handle": handle[1].decode()})
+        call = {"id": "r", "type": "function", "function": {"name": "recall"}}
+        call["function"] = {"name": "recall", "arguments": arguments}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        return Reply(json.dumps({"choices": [{"index": 0, "message": message}]}).encode())
+
+    return script
+
+
+def test_an_answer_that_nobody_can_unpack_goes_on_as_it_came_with_its_headers() -> None:
+    for packing in ("br", "zstd", "gzip", "deflate", "gzip, br", "nonsense"):
+        sealed = Reply(b"sealed", headers={"content-encoding": packing})
+        for script in (lambda *_, reply=sealed: reply, _recalls_first(sealed)):
+            with (
+                proxying(script, "C.default().compact()") as proxy,
+                httpx2.Client(timeout=60) as client,
+                client.stream(
+                    "POST", f"{proxy.url}/v1/chat/completions", json=_with_result("")
+                ) as answer,
+            ):
+                assert answer.status_code == 200, packing
+                assert answer.headers["content-encoding"] == packing
+                assert b"".join(answer.iter_raw()) == b"sealed"
+                assert not proxy.faults
+
+
+PACKINGS: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("gzip", gzip.compress),
+    ("GZIP", gzip.compress),
+    ("deflate", zlib.compress),
+    ("deflate", lambda body: zlib.compress(body)[2:-4]),  # without its head, as some send it
+]
+
+
+def test_a_packed_answer_that_recalls_is_answered() -> None:
+    fine = Reply(b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}}]}')
+    for packing, pack in PACKINGS:
+        plain = _recalls_first(fine)
+
+        def script(
+            seen: Seen, number: int, plain: Any = plain, packing: str = packing, pack: Any = pack
+        ) -> Reply:
+            reply = plain(seen, number)
+            return Reply(pack(reply.body), headers={"content-encoding": packing})
+
+        with proxying(script, "C.default().compact()") as proxy, httpx2.Client() as client:
+            answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
+            assert answer.json()["choices"][0]["message"]["content"] == "hi", packing
+            assert len(proxy.upstream.seen) == 2
+
+
+def test_an_answer_that_breaks_off_is_told_as_the_providers_fault() -> None:
+    cut = Reply([b'{"choices"', b""], headers={"content-type": "application/json"}, dies=True)
+    for script, asked in ((lambda *_: cut, 1), (_recalls_first(cut), 2)):
+        with (
+            proxying(script, "C.default().compact()") as proxy,
+            httpx2.Client(timeout=60) as client,
+        ):
+            answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
+            assert answer.status_code == 502
+            assert "the answer broke off" in answer.json()["error"]["message"]
+            assert len(proxy.upstream.seen) == asked
+            assert not proxy.faults
+
+    def refuse(seen: Seen, number: int) -> Reply:
+        return Reply(b'{"fine":1}') if number else replace(cut, status=400)
+
+    with proxying(refuse, "C.default().compact()") as proxy, httpx2.Client() as client:
+        answer = client.post(f"{proxy.url}/v1/chat/completions", json=_with_result(""))
+        assert answer.json() == {"fine": 1}
+
+
+def test_odd_forms_of_http_go_through() -> None:
+    path, request = REQUESTS["chat"]
+    content = json.dumps(request).encode()
+    line, length = f"POST {path} HTTP/1.1", f"content-length: {len(content)}"
+    close = "connection: close"
+    pieces = b"%x\r\n%s\r\n0\r\nx-digest: 1\r\n\r\n" % (len(content), content)
+    with proxying(lambda *_: Reply(b"ok")) as proxy:
+        for headers, sent in (
+            ([length, "expect: 100-continue"], content),
+            (["transfer-encoding: chunked", "trailer: x-digest"], pieces),
+            ([length, f"x-long: {'x' * 60_000}"], content),
+            ([length, "x-name: é"], content),
+        ):
+            head, body = _talk_raw(proxy.url, line, close, *headers, content=sent)
+            assert "HTTP/1.1 200 OK" in head + body.decode(), headers[-1][:30]
+            assert proxy.upstream.seen[-1].body == content
+            assert not {"expect", "trailer"} & {*proxy.upstream.seen[-1].headers}
+        for method in ("PROPFIND", "QUERY", "PATCH", "TRACE", "UNHEARD"):
+            head, body = _talk_raw(proxy.url, f"{method} /v1/files HTTP/1.1", close)
+            assert (head.partition("\r\n")[0], body) == ("HTTP/1.1 200 OK", b"ok"), method
+            assert proxy.upstream.seen[-1].method == method
+        count = len(proxy.upstream.seen)
+        for broken in ("POST /v1/chat", "nonsense"):
+            assert _talk_raw(proxy.url, broken)[0].startswith("HTTP/1.1 400 "), broken
+        assert len(proxy.upstream.seen) == count
 
 
 def test_fifty_megabytes_and_chunks_go_through() -> None:
@@ -439,7 +549,7 @@ def _talk_raw(url: str, line: str, *headers: str, content: bytes = b"") -> tuple
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         lines = (line, f"host: {host}:{port}", *headers, "", "")
-        connection.sendall("\r\n".join(lines).encode() + content)
+        connection.sendall("\r\n".join(lines).encode("latin-1") + content)
         pieces: list[bytes] = []
         while piece := connection.recv(65536):
             pieces.append(piece)

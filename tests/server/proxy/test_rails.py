@@ -113,6 +113,39 @@ def test_a_request_put_together_again_is_read_as_if_it_had_come(talk: Talk, word
             assert made == read_body(made.request, talk.name)
 
 
+def test_what_a_policy_redacts_never_leaves_whatever_goes_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = 'C.auto().redact("email")'
+    chat = {"model": "gpt-5", "messages": [{"role": "user", "content": "jane@example.com"}]}
+    system = {"role": "system", "content": "You work for jane@example.com."}
+    count = "/v1beta/models/gemini-3-flash:countTokens"
+    contents = {"contents": [{"role": "user", "parts": [{"text": "jane@example.com"}]}]}
+    with (
+        # a provider that refuses all: what went is not sent again as it came
+        proxying(lambda *_: Reply(b"{}", 400), policy) as proxy,
+        httpx2.Client(base_url=proxy.url, timeout=60) as client,
+    ):
+        client.post("/v1/chat/completions", json=chat)
+        client.post(count, json=contents)
+        assert len(proxy.upstream.seen) == 2
+        assert all(b"jane" not in seen.body for seen in proxy.upstream.seen)
+        # where it cannot be replaced, nothing is sent
+        refused = [
+            client.post("/v1/chat/completions", json={**chat, "messages": [system]}),
+            client.post("/v1/chat/completions", content=b"jane@example.com"),
+            client.post(
+                "/v1/chat/completions", content=b"\x28\xb5", headers={"content-encoding": "zstd"}
+            ),
+        ]
+        monkeypatch.setattr("weft.server.proxy.compact_body", None)
+        refused.append(client.post("/v1/chat/completions", json=chat))
+        assert len(proxy.upstream.seen) == 2
+        assert [one.status_code for one in refused] == [400] * 4
+        assert all("weft proxy" in one.json()["error"]["message"] for one in refused)
+        assert "jane" not in "".join(one.text for one in refused)
+
+
 def test_half_a_character_is_redacted_too() -> None:
     turn = {"role": "user", "content": "jane@example.com \ud800"}
     content = json.dumps(ANTHROPIC.request(turn)).encode()

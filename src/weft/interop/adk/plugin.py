@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from weft.compaction.compact import protects
 from weft.declare.policy import Policy
 from weft.interop.adk.objects import as_list, field, text
 from weft.interop.hosts import Host, HostCompactor, make_recall
@@ -51,7 +52,10 @@ class Compacting:
         agent = text(callback_context, "agent_name")
         compactor = self.compactors.get(agent, self.compactor)
         if field(llm_request, "previous_interaction_id") is not None:
-            compactor.skipped["the provider keeps the conversation"] += 1
+            reason = "the provider keeps the conversation"
+            if compactor.context is not None and protects(compactor.context):
+                return _refuse(reason)
+            compactor.skipped[reason] += 1
             return None
         try:
             _compact(compactor, llm_request, _conversation_of(callback_context))
