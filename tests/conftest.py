@@ -40,10 +40,11 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
     if _room.f_bavail * _room.f_frsize > ROOM and not _room.f_flag & os.ST_NOEXEC:
         os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
-# Each client of HTTP reads the certificates that this variable names, all of the machine's, which
-# takes far longer than a request of a test. Only `fetched` (models/local_weights.py) goes outside.
-if _certificates := os.environ.pop("SSL_CERT_FILE", ""):
-    os.environ["WEFT_TESTS_SSL_CERT_FILE"] = _certificates
+# Each client of HTTP reads all certificates of the machine, which takes far longer than a request
+# of a test. Here they read one. Only `fetched` (models/local_weights.py) goes outside, with all.
+if "WEFT_TESTS_SSL_CERT_FILE" not in os.environ:
+    os.environ["WEFT_TESTS_SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE", "")
+    os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("support") / "certificate.pem")
 
 # What a shell starts in the background is told not to hear Ctrl-C, and so are its children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -18,10 +18,10 @@ WINDOW = 1024
 @functools.cache
 def fetched() -> Path:
     """Where the weights lie; only a machine without any registry may go without."""
-    certificates = os.environ.get("WEFT_TESTS_SSL_CERT_FILE")
     try:
         with pytest.MonkeyPatch.context() as patch:
-            if certificates:
+            patch.delenv("SSL_CERT_FILE", raising=False)
+            if certificates := os.environ.get("WEFT_TESTS_SSL_CERT_FILE"):
                 patch.setenv("SSL_CERT_FILE", certificates)
             return weights.get()
     except ModelError as error:
