@@ -1,8 +1,10 @@
 """Settings every test shares."""
 
 import gc
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,21 @@ settings.load_profile("weft")
 # depends on the tests before, and reading them takes each worker five seconds.
 providers._get_local_constants = lambda: providers._local_constants
 
+# Files of tests live in memory where there is room for them: nothing of what is tested is the disk,
+# and links, databases and their commits cost a fraction. Workers and other processes inherit it.
+MEMORY = "/dev/shm"
+ROOM = 4 << 30
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
+    _room = os.statvfs(MEMORY)
+    if _room.f_bavail * _room.f_frsize > ROOM and not _room.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+
+# Each client of HTTP reads all certificates of the machine, which takes far longer than a request
+# of a test. Here they read one. Only `fetched` (models/local_weights.py) goes outside, with all.
+if "WEFT_TESTS_SSL_CERT_FILE" not in os.environ:
+    os.environ["WEFT_TESTS_SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE", "")
+    os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("support") / "certificate.pem")
+
 # What a shell starts in the background is told not to hear Ctrl-C, and so are its children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -48,6 +65,22 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(20_000, 20, 20)
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Set aside what a file of tests leaves behind, which is loaded modules and caches.
+
+    A test that searches for garbage finds its own, and does not look through all that.
+    """
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:
+            gc.collect()
+            gc.freeze()
 
 
 @pytest.fixture(scope="session")

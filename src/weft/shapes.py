@@ -59,11 +59,6 @@ def _uses_pydantic(tp: object) -> bool:
 
 def generate(tp: object, where: str) -> JsonObject:
     """A type's schema as its engine writes it."""
-    hint = "use str, numbers, bool, lists, dicts, Literal, Enum, a dataclass or a pydantic model"
-    if importlib.util.find_spec("pydantic") is None:
-        hint += (
-            "; with pydantic there are more, such as unions of dataclasses: pip install pydantic"
-        )
     if isinstance(tp, str):
         raise DeclarationError(
             f"the annotation `{tp}` cannot be resolved", where=where, hint="import it in the module"
@@ -79,6 +74,14 @@ def generate(tp: object, where: str) -> JsonObject:
         lines = reason.splitlines()
         reason = lines[-1] if lines[0].endswith(":") else lines[0]  # a list of cures, then the type
         name = shorten(getattr(tp, "__name__", "") or str(tp), 60)
+        hint = (
+            "use str, numbers, bool, lists, dicts, Literal, Enum, a dataclass or a pydantic model"
+        )
+        if importlib.util.find_spec("pydantic") is None:
+            hint += (
+                "; with pydantic there are more, such as unions of dataclasses: "
+                "pip install pydantic"
+            )
         raise DeclarationError(
             f"`{name}` has no JSON Schema: {shorten(reason, 160)}",
             where=where,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import weft
 from tests.dialects import prompts
+from tests.support.each import with_each
 from tests.support.laws import all_laws
 from tests.support.strategies import json_values, logs
 from weft import Agent, Content, Event, Part, Session, TokenBudget, count_tokens
@@ -78,12 +79,13 @@ def test_every_scene_is_counted_as_it_is_sent_in_every_dialect(name: str) -> Non
             laws.check(f"{dialect}: {name}", LAWS, prompts.compiled(name, dialect), dialect)
 
 
-@pytest.mark.parametrize(("dialect", "model"), MODELS)
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=15)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=25)
 @given(events=logs())
+@with_each("named", MODELS)
 def test_any_session_counts_as_its_wire_does_at_every_step(
-    dialect: str, model: str, events: list[Event]
+    named: tuple[str, str], events: list[Event]
 ) -> None:
+    dialect, model = named
     agent = Agent("bot", model=model, instruction="Intent: {intent?}", tools=[look])
     session = Session("s")
     for event in events:
@@ -162,12 +164,13 @@ def test_a_budget_holds_with_thoughts_and_without(dialect: str, model: str, budg
         assert counted(compiled) == compiled.tokens <= budget
 
 
-@pytest.mark.parametrize(("dialect", "model"), MODELS)
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=15)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 @given(events=logs(), budget=st.integers(60, 800))
+@with_each("named", MODELS)
 def test_a_budget_holds_for_every_model(
-    dialect: str, model: str, events: list[Event], budget: int
+    named: tuple[str, str], events: list[Event], budget: int
 ) -> None:
+    _, model = named
     limit = TokenBudget(budget, keep_recent=1)
     agent = Agent("bot", model=model, instruction="Be brief.", context_compressor=limit)
     try:
@@ -458,11 +461,12 @@ def test_odd_shapes_are_counted_too(name: str, data: st.DataObject, odd: Json) -
     assert count_request(changed["whole"], dialect=dialect, model=model) >= 0
 
 
-@pytest.mark.parametrize(("dialect", "model"), MODELS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=150)
 @given(wire=st.dictionaries(st.text(max_size=5), json_values, max_size=3), turns=json_values)
 @example(wire={"tools": {"name": 1}, "system": [None, 2, {"text": []}]}, turns=[None, 1, "x"])
-def test_any_json_is_counted(dialect: str, model: str, wire: JsonObject, turns: Json) -> None:
+@with_each("named", MODELS)
+def test_any_json_is_counted(named: tuple[str, str], wire: JsonObject, turns: Json) -> None:
+    dialect, model = named
     wire = {**wire, READERS[dialect].turns: turns}
     assert count_request(wire, dialect=dialect, model=model) >= 0
     assert count_request({}, dialect=dialect, model=model) >= 0

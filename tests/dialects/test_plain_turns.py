@@ -1,6 +1,9 @@
 """Plain turns are spelled by a shorter way, and are the same as by the long one."""
 
+import copy
 import json
+import random
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -8,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.each import with_each
 from tests.support.strategies import arguments, words
 from weft.diagnostics import Origin
 from weft.dialects import dialect_named
@@ -41,8 +45,9 @@ def blocks_of(made: list[PlainCall]) -> tuple[Block, ...]:
     return (*(call for call, _ in pairs), *(result for _, result in pairs))
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@settings(max_examples=150)
 @given(made=st.lists(calls, min_size=1, max_size=3))
+@with_each("name", DIALECTS)
 def test_an_exchange_is_spelled_as_any_item_is(name: str, made: list[PlainCall]) -> None:
     dialect, blocks = dialect_named(name), blocks_of(made)
     short, long = report(dialect), report(dialect)
@@ -82,8 +87,9 @@ def test_an_exchange_with_something_kept_takes_the_long_way(name: str, index: in
     assert dialect._exchange(blocks[::-1], report(dialect)) is None
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@settings(max_examples=200)
 @given(text=words.filter(lambda text: bool(text.strip())), role=st.sampled_from(("user", "model")))
+@with_each("name", DIALECTS)
 def test_a_text_is_spelled_as_any_item_is(
     name: str, text: str, role: Literal["user", "model"]
 ) -> None:
@@ -96,42 +102,55 @@ def test_a_text_is_spelled_as_any_item_is(
 
 # --- what is wrong with turns: most are looked at by a shorter way, too
 
-bodies = st.sampled_from(
-    ("", " ", "hi", None, [], {}, [{"text": "hi"}], [{"type": "text", "text": "hi"}])
-)
-contents = bodies | st.lists(
-    st.fixed_dictionaries(
-        {"type": st.sampled_from(("text", "input_text", "tool_use", "tool_result", "image"))},
-        optional={
-            "text": st.sampled_from(("hi", " ", "")),
-            "id": st.sampled_from(("a", "b", "no id!", 3)),
-            "name": st.just("look"),
-            "input": st.just({}),
-            "tool_use_id": st.sampled_from(("a", "b", 3)),
-            "content": bodies,
-            "cache_control": st.just({"type": "ephemeral"}),
-        },
-    ),
-    max_size=2,
-)
-turns = st.fixed_dictionaries(
-    {"role": st.sampled_from(("user", "assistant", "assistant", "tool", "system", "nobody"))},
-    optional={
-        "content": contents,
-        "tool_calls": st.lists(st.fixed_dictionaries({"id": st.sampled_from("ab")}), max_size=2),
-        "tool_call_id": st.sampled_from("ab"),
-    },
-)
-items = turns | st.fixed_dictionaries(
-    {"type": st.sampled_from(("message", "function_call", "function_call_output", "reasoning"))},
-    optional={
-        "role": st.sampled_from(("user", "assistant", "nobody")),
-        "content": contents,
-        "id": st.sampled_from("ab"),
-        "call_id": st.sampled_from("ab"),
-        "output": bodies | contents,
-    },
-)
+BODIES = ("", " ", "hi", None, [], {}, [{"text": "hi"}], [{"type": "text", "text": "hi"}])
+PARTS = {
+    "text": ("hi", " ", ""),
+    "id": ("a", "b", "no id!", 3),
+    "name": ("look",),
+    "input": ({},),
+    "tool_use_id": ("a", "b", 3),
+    "content": BODIES,
+    "cache_control": ({"type": "ephemeral"},),
+}
+IDS = ("a", "b")
+KINDS = ("text", "input_text", "tool_use", "tool_result", "image")
+ROLES = ("user", "assistant", "assistant", "tool", "system", "nobody")
+ITEMS = ("message", "function_call", "function_call_output", "reasoning")
+
+
+TALKS = 2_000
+
+
+class Speaker(random.Random):
+    """Makes turns of a conversation as no client sends them."""
+
+    def record(self, needed: JsonObject, optional: Mapping[str, Sequence[object]]) -> JsonObject:
+        """What is needed, and some of the rest."""
+        keys = [key for key in optional if self.random() < 0.5]
+        return {**needed, **{key: copy.deepcopy(self.choice(optional[key])) for key in keys}}
+
+    def content(self) -> object:
+        if self.random() < 0.5:
+            return self.choice(BODIES)
+        count = self.randint(0, 2)
+        return [self.record({"type": self.choice(KINDS)}, PARTS) for _ in range(count)]
+
+    def turn(self) -> JsonObject:
+        called = [{"id": self.choice(IDS)} for _ in range(self.randint(0, 2))]
+        optional = {"content": [self.content()], "tool_calls": [called], "tool_call_id": IDS}
+        return self.record({"role": self.choice(ROLES)}, optional)
+
+    def item(self) -> JsonObject:
+        if self.random() < 0.5:
+            return self.turn()
+        optional = {
+            "role": ("user", "assistant", "nobody"),
+            "content": [self.content()],
+            "id": IDS,
+            "call_id": IDS,
+            "output": [self.content()],
+        }
+        return self.record({"type": self.choice(ITEMS)}, optional)
 
 
 def read_anthropic(rules: AnthropicTurnRules, turn: JsonObject, at: str) -> list[Finding]:
@@ -149,23 +168,26 @@ def read_responses(rules: ResponsesTurnRules, turn: JsonObject, at: str) -> list
     return [*rules._judge(turn, str(turn.get("type") or "message"), at)]
 
 
-@settings(max_examples=300)
-@given(talk=st.lists(turns, max_size=6))
-def test_messages_are_refused_as_by_the_long_way(talk: list[JsonObject]) -> None:
-    claude, slow_claude = (AnthropicTurnRules("claude-sonnet-4-5") for _ in range(2))
-    chat, slow_chat = (ChatTurnRules("gpt-5") for _ in range(2))
-    for at, turn in enumerate(talk):
-        place = f"/messages/{at}"
-        assert [*claude.read(turn, place)] == read_anthropic(slow_claude, turn, place)
-        assert [*chat.read(turn, place)] == read_chat(slow_chat, turn, place)
-        assert [*claude.fork().end({})] == [*slow_claude.fork().end({})]
-        assert [*chat.fork().end({})] == [*slow_chat.fork().end({})]
+def test_messages_are_refused_as_by_the_long_way() -> None:
+    for seed in range(TALKS):
+        chance = Speaker(seed)
+        talk = [chance.turn() for _ in range(chance.randint(0, 6))]
+        claude, slow_claude = (AnthropicTurnRules("claude-sonnet-4-5") for _ in range(2))
+        chat, slow_chat = (ChatTurnRules("gpt-5") for _ in range(2))
+        for at, turn in enumerate(talk):
+            place = f"/messages/{at}"
+            assert [*claude.read(turn, place)] == read_anthropic(slow_claude, turn, place), talk
+            assert [*chat.read(turn, place)] == read_chat(slow_chat, turn, place), talk
+            assert [*claude.fork().end({})] == [*slow_claude.fork().end({})], talk
+            assert [*chat.fork().end({})] == [*slow_chat.fork().end({})], talk
 
 
-@settings(max_examples=300)
-@given(talk=st.lists(items, max_size=6))
-def test_items_are_refused_as_by_the_long_way(talk: list[JsonObject]) -> None:
-    short, long = ResponsesTurnRules("gpt-5"), ResponsesTurnRules("gpt-5")
-    for at, turn in enumerate(talk):
-        assert [*short.read(turn, f"/input/{at}")] == read_responses(long, turn, f"/input/{at}")
-        assert [*short.fork().end({})] == [*long.fork().end({})]
+def test_items_are_refused_as_by_the_long_way() -> None:
+    for seed in range(TALKS):
+        chance = Speaker(seed)
+        talk = [chance.item() for _ in range(chance.randint(0, 6))]
+        short, long = ResponsesTurnRules("gpt-5"), ResponsesTurnRules("gpt-5")
+        for at, turn in enumerate(talk):
+            place = f"/input/{at}"
+            assert [*short.read(turn, place)] == read_responses(long, turn, place), talk
+            assert [*short.fork().end({})] == [*long.fork().end({})], talk

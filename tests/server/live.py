@@ -4,8 +4,8 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -60,13 +60,46 @@ class Rehearsals:
         monkeypatch.setattr(Inspection, "forget_rehearsed", gone)
 
 
+class ThreadedServer(uvicorn.Server):
+    """A server in a thread. It ends when it is told to, and not when it next looks."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+
+    async def main_loop(self) -> None:
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), 0.1)
+
+    def stop(self, first: Callable[[], None] = lambda: None) -> None:
+        """End it, after a first step in its loop."""
+
+        def end() -> None:
+            first()
+            self.should_exit = True
+            self._told.set()
+
+        self._loop.call_soon_threadsafe(end)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 @contextmanager
 def serving(application: Application, http: type[asyncio.Protocol] | None = None) -> Iterator[Live]:
     """Serve until the block ends."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen(2048)
-    server = uvicorn.Server(
+    server = ThreadedServer(
         uvicorn.Config(
             application,
             log_level="warning",
@@ -75,16 +108,9 @@ def serving(application: Application, http: type[asyncio.Protocol] | None = None
             h11_max_incomplete_event_size=LARGEST_HEAD,
         )
     )
-    server.capture_signals = lambda: _nothing()  # type: ignore[method-assign]
-
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def serve() -> None:
-        loops.append(asyncio.get_running_loop())
-        await server.serve(sockets=[listening])
 
     def run() -> None:
-        asyncio.run(serve())
+        asyncio.run(server.serve(sockets=[listening]))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -93,14 +119,8 @@ def serving(application: Application, http: type[asyncio.Protocol] | None = None
     try:
         yield Live(application, listening.getsockname()[1])
     finally:
-        loops[0].call_soon_threadsafe(application.stop_streams)
-        server.should_exit = True
+        server.stop(application.stop_streams)
         thread.join(60)
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def read_events(lines: Iterator[str]) -> Iterator[dict[str, str]]:

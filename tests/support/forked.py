@@ -25,6 +25,7 @@ FORKS.set_forkserver_preload(
         "weft.stores.sqlite", "weft.stores.postgres", "weft.runtime.runner", "dbos",
         "weft.cli.proxy", "weft.cli.serve", "weft.server.proxy", "uvicorn", "uvicorn.loops.auto",
         "uvicorn.protocols.websockets.auto", "uvicorn.lifespan.off", "splintr", "weft.relevance",
+        "typer._adapters",  # loads pydantic, with the first arguments of a command line
     ]
 )  # fmt: skip
 

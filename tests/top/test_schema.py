@@ -545,6 +545,16 @@ def test_a_type_that_only_pydantic_reads_is_refused_without_it_with_what_to_type
     assert path.endswith("pip install pydantic")
 
 
+def test_a_schema_that_can_be_written_looks_for_no_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(name: str) -> None:
+        raise AssertionError(name)
+
+    monkeypatch.setattr("importlib.util.find_spec", never)
+    assert of_type(dict[str, list[int]], where="w")["type"] == "object"
+
+
 def test_a_handwritten_schema_is_copied_and_kept() -> None:
     written = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -125,7 +125,7 @@ def is_plain(content: Json) -> bool:
     if type(content) is not list:
         return type(content) is str and bool(content) and not content.isspace()
     for block in content:
-        if type(block) is not dict or len(block) != 1 + ("type" in block):
+        if type(block) is not dict or len(block) != 2 or block.get("type") != "text":
             return False
         text = block.get("text")
         if type(text) is not str or not text or text.isspace():
