@@ -54,6 +54,22 @@ async def test_a_file_that_is_no_database_is_left_alone(store: SqliteStore, path
     assert path.read_text() == "Dear diary, " * 100
 
 
+@pytest.mark.parametrize("asked", range(4))
+def test_a_file_that_another_process_makes_at_this_moment_is_ours(path: Path, asked: int) -> None:
+    queries: list[str] = []
+
+    class Watched(sqlite3.Connection):
+        def execute(self, query: str, *rest: object) -> sqlite3.Cursor:
+            if len(queries) == asked:
+                queries.append("made")
+                open_file(path, timeout=5, alone=nullcontext()).close()
+            queries.append(query)
+            return super().execute(query, *rest)  # type: ignore[arg-type]
+
+    open_file(path, timeout=5, alone=nullcontext(), factory=Watched).close()
+    assert queries[asked] == "made"
+
+
 @pytest.mark.parametrize("mark", ["CREATE TABLE mine (x)", "PRAGMA user_version=1"])
 async def test_a_database_of_another_program_is_left_alone(
     store: SqliteStore, path: Path, mark: str

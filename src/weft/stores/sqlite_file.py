@@ -185,9 +185,11 @@ def file_version(
 ) -> int:
     """The version of the tables, 0 for a new file; a file that is not ours is refused."""
     version = _number(connection, "PRAGMA user_version")
+    has_tables = _number(connection, "SELECT count(*) FROM sqlite_master") > 0
+    # asked last: who makes the tables at this moment commits them together with the id
     if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
         # an empty file is nobody's yet, and becomes ours
-        if version or _number(connection, "SELECT count(*) FROM sqlite_master"):
+        if version or has_tables:
             raise StoreError(
                 "this is a SQLite database of another program",
                 where=str(path),
