@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
@@ -500,8 +500,7 @@ class _Work:
         count = min(self.edit.stable, sum(takewhile(bool, same)))
         # what stood after these may stand elsewhere now
         inserted = any(one.message >= count for one in earlier.edit.insertions)
-        joined = any(isinstance(one, Joined) and _reaches(one, count) for one in earlier.order)
-        return 0 if inserted or joined else count
+        return 0 if inserted or _is_torn(earlier.order, count) else count
 
     @cached_property
     def _same_places(self) -> int:
@@ -571,8 +570,8 @@ class _Work:
                     first.spliced = key, spliced
                 elements.append(spliced)
         self.record.elements = elements
-        stands = [one for one in self.sources if one is not None]
-        if edit.insertions or stands != sorted(stands) or len(stands) < len(self.sources):
+        came = [one for one in self.sources if one is not None]
+        if len(came) < len(self.sources) or came != sorted(came):
             return b"[" + b",".join(elements) + b"]"
         if not edit.drops:
             return join_elements(raw, body.keys, elements)
@@ -934,6 +933,12 @@ def _reaches(place: Place, message: int) -> bool:
     if isinstance(place, Joined):
         return place.messages[-1] >= message
     return isinstance(place, int) and place >= message
+
+
+def _is_torn(order: MessageOrder, message: int) -> bool:
+    """Whether what came before a message stands after it now, or as one with what came later."""
+    later = dropwhile(lambda place: not _reaches(place, message), order)
+    return any(isinstance(place, Joined) or not _reaches(place, message) for place in later)
 
 
 def _is_system(message: Json) -> bool:

@@ -504,9 +504,9 @@ class _Folds:
         self._due = 0
         """The request before which no fold can be due."""
         self._planned: tuple[int, _Fold | int] | None = None
+        """How many items were read when it was planned last, and the plan."""
         self._draft: NoteDraft | None = None
         """The next note, as far as it was written to see whether it can be paid for."""
-        """How many items were read when it was planned last, and the plan."""
         self._summaries: dict[int, tuple[Item, StepRole, StepSummary]] = {}
         """What a note may say of the steps in view, for those that were asked for."""
         self._plain = _Bill(prices)
