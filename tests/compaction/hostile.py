@@ -438,7 +438,8 @@ def _huge_words(request: Wire, messages: list[Wire], chance: random.Random) -> N
 def _system_texts(request: Wire, messages: list[Wire], chance: random.Random) -> None:
     """What coding agents tell a model by the way, which a provider takes at some places only."""
     for at in range(len(messages), 0, -1):
-        spoken = messages[at - 1].get("role") in ("user", "tool")
+        before: object = messages[at - 1]  # an odd message may be anything
+        spoken = isinstance(before, dict) and before.get("role") in ("user", "tool")
         if "contents" in request or not spoken or chance.random() < 0.6:
             continue
         words = f"Reminder {chance.randrange(4)}: the list of tasks is empty."
