@@ -65,16 +65,13 @@ class WeftHooks:
     def _make_server(self) -> object:
         tool = _HOST.find("claude_agent_sdk", "tool")
         declared = recall_decl()
-        declare = cast(
-            "Callable[[object], object]",
-            tool(RECALL, declared.description, declared.parameters),
-        )
+        declare = tool(RECALL, declared.description, declared.parameters)
 
         async def answer(arguments: Mapping[str, Json]) -> dict[str, object]:
             return {"content": [{"type": "text", "text": self.compactor.recall(**arguments)}]}
 
         make = _HOST.find("claude_agent_sdk", "create_sdk_mcp_server")
-        return make(_SERVER, tools=[declare(answer)])
+        return make(_SERVER, tools=[cast("Callable[[object], object]", declare)(answer)])
 
     async def note_prompt(
         self, hook_input: Mapping[str, object], tool_use_id: str | None, context: object
@@ -87,10 +84,8 @@ class WeftHooks:
         self, hook_input: Mapping[str, object], tool_use_id: str | None, context: object
     ) -> dict[str, object]:
         """Replace the text of a new result in the shape that its tool gave it."""
-        name, response = (
-            str(hook_input.get("tool_name")),
-            cast("Json", hook_input.get("tool_response")),
-        )
+        name = str(hook_input.get("tool_name"))
+        response = cast("Json", hook_input.get("tool_response"))
         path = _longest_text(response)
         if path is None or name.endswith(f"__{RECALL}"):
             return {}

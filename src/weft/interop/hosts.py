@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import is_dataclass, replace
+from functools import cache
 from importlib import import_module
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -24,12 +25,11 @@ from weft.declare import C
 from weft.declare.policy import Policy
 from weft.dialects import CHAT, dialect_named
 from weft.errors import UsageError
+from weft.interop.adk.objects import member
 from weft.ir.block import RECALL
 from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")
-
-Own = TypeVar("Own")
 
 _REMEMBERED = 32
 """How many conversations can still be asked for what their newest request left out."""
@@ -223,14 +223,30 @@ class Host(NamedTuple):
             ) from error
         return cast("Callable[..., object]", getattr(loaded, name))
 
-    def make_class(self, own: type[Own], module: str, base: str) -> type[Own]:
-        """The adapter's own part as the host wants it: of the host's class."""
-        body = {"__doc__": own.__doc__, "__module__": own.__module__}
-        bases = (own, cast("type", self.find(module, base)))
-        return cast("type[Own]", type(self.adapter, bases, body))
+    def offer(self, own: type[object], module: str, base: str) -> Callable[[str], object]:
+        """What the adapter's module answers for a name: its own part as a class of the host's.
+
+        The class is made when it is asked for, so that nothing is imported before.
+        """
+
+        @cache
+        def make_class() -> type[object]:
+            body = {"__doc__": own.__doc__, "__module__": own.__module__}
+            return type(self.adapter, (own, cast("type", self.find(module, base))), body)
+
+        def look_up(name: str) -> object:
+            if name == self.adapter:
+                return make_class()
+            raise AttributeError(f"module {own.__module__!r} has no attribute {name!r}")
+
+        return look_up
 
 
 # --- a host's messages as those of a chat
+
+
+FIXED: JsonObject = {"role": "system", "content": ""}
+"""What stands for a message that nothing is known about, and that no policy is to touch."""
 
 
 class HostCall(NamedTuple):
@@ -266,6 +282,19 @@ def spell_result(id: str, text: str) -> JsonObject:
     return {"role": "tool", "tool_call_id": id, "content": text}
 
 
+def spell_message(
+    role: str, text: str, *, calls: Sequence[HostCall] = (), id: str = ""
+) -> JsonObject:
+    """A message of one of the roles of a chat; of any other one nothing is known."""
+    if role == "user":
+        return spell_user(text or "[media]")
+    if role == "tool":
+        return spell_result(id, text)
+    if role == "assistant" and (text or calls):
+        return spell_answer(text, calls)
+    return spell_user(text, "system") if role == "system" else FIXED
+
+
 def spell_arguments(arguments: object) -> str:
     """Arguments as the JSON text that a chat has."""
     if isinstance(arguments, str):
@@ -279,13 +308,48 @@ def text_of(message: Json) -> str:
     return content if isinstance(content, str) else ""
 
 
-def arguments_after(answer: JsonObject, id: str, old: object) -> object:
-    """The arguments of a call in an answer that came back; `old` where they are the same."""
-    calls = cast("list[dict[str, dict[str, str]]]", answer.get("tool_calls") or [])
-    now = next((call["function"]["arguments"] for call in calls if str(call["id"]) == id), None)
-    if now is None or now == spell_arguments(old):
-        return old
-    return now if isinstance(old, str) else msgspec.json.decode(now)
+class HostCalls(NamedTuple):
+    """How a host writes calls: the fields that have the id, the tool's name and its arguments.
+
+    Among other pieces of a message a call is known by what the field `kind` says.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    kind: tuple[str, str] | None = None
+
+    def read(self, pieces: Iterable[object]) -> list[HostCall]:
+        """The calls among the pieces."""
+        return [
+            HostCall(self.id_of(one), str(member(one, self.name)), member(one, self.arguments))
+            for one in pieces
+            if self._is_call(one)
+        ]
+
+    def rebuild(self, pieces: Iterable[object], wire: JsonObject) -> list[object]:
+        """The pieces with the arguments that came back, in copies where they are others."""
+        calls = cast("list[dict[str, dict[str, str]]]", wire.get("tool_calls") or [])
+        now = {str(call["id"]): call["function"]["arguments"] for call in calls}
+        return [
+            self._with_arguments(one, now.get(self.id_of(one))) if self._is_call(one) else one
+            for one in pieces
+        ]
+
+    def id_of(self, call: object) -> str:
+        """The id of a call; empty where it has none."""
+        id = member(call, self.id)
+        return id if isinstance(id, str) else ""
+
+    def _is_call(self, piece: object) -> bool:
+        return self.kind is None or member(piece, self.kind[0]) == self.kind[1]
+
+    def _with_arguments(self, call: object, now: str | None) -> object:
+        old = member(call, self.arguments)
+        if now is None or now == spell_arguments(old):
+            return call
+        new: object = now if isinstance(old, str) else msgspec.json.decode(now)
+        return copy_with(call, **{self.arguments: new})
 
 
 class HostText(NamedTuple):
@@ -316,13 +380,20 @@ class HostText(NamedTuple):
         ]
 
 
+_PROVIDERS_OWN = "raw_representation"
+
+
 def offers_recall(tools: Iterable[object]) -> bool:
     """Whether one of a host's tools is `recall`."""
     return any(getattr(tool, "name", None) == RECALL for tool in tools)
 
 
 def copy_with(value: object, **fields: object) -> object:
-    """A copy of a host's object with other fields."""
+    """A copy of a host's object with other fields, without what the provider's own said."""
+    if isinstance(value, Mapping):
+        return {**cast("Mapping[str, object]", value), **fields}
+    if hasattr(value, _PROVIDERS_OWN):
+        fields = {**fields, _PROVIDERS_OWN: None}
     if is_dataclass(value):
         return cast("Callable[..., object]", replace)(value, **fields)
     copied = copy(value)
@@ -339,41 +410,61 @@ class HostPiece(NamedTuple):
     part: int = 0
 
 
-FIXED: JsonObject = {"role": "system", "content": ""}
-"""What stands for a message that nothing is known about, and that no policy is to touch."""
+class HostMessages(NamedTuple):
+    """How a host writes messages.
 
-
-def rebuild_messages(
-    messages: Sequence[object],
-    pieces: Sequence[HostPiece],
-    outcome: Compacted,
-    rebuild: Callable[[object, Mapping[int, JsonObject | None]], object],
-    note: Callable[[str], object],
-) -> list[object]:
-    """The host's messages after the policy, in copies where something changed.
-
-    `rebuild` gets a message, and by the numbers of the parts that stay what a chat says now in
-    their place, or None for those that stay as they are. `note` makes a message of a new text.
+    `spell` makes those of a chat out of them. `rebuild` gets a message, and by the numbers of the
+    parts that stay what a chat says now in their place, or None for those that stay as they are.
+    `note` makes a message of a new text.
     """
-    listed = cast("dict[str, list[Json]]", outcome.request)["messages"]
-    rebuilt: list[object] = []
-    whole = Counter(piece.message for piece in pieces)
-    stays: dict[int, dict[int, JsonObject | None]] = {}
-    order: list[int | str] = []
-    for source, wire in zip(outcome.sources, listed, strict=True):
-        if source is None:
-            order.append(text_of(wire))
-            continue
-        piece = pieces[source]
-        if piece.message not in stays:
-            order.append(piece.message)
-        parts = stays.setdefault(piece.message, {})
-        parts[piece.part] = None if wire is piece.wire else cast("JsonObject", wire)
-    for entry in order:
-        if isinstance(entry, str):
-            rebuilt.append(note(entry))
-            continue
-        parts, message = stays[entry], messages[entry]
-        same = len(parts) == whole[entry] and not any(one is not None for one in parts.values())
-        rebuilt.append(message if same else rebuild(message, parts))
-    return rebuilt
+
+    spell: Callable[[list[object]], Iterable[HostPiece]]
+    rebuild: Callable[[object, Mapping[int, JsonObject | None]], object]
+    note: Callable[[str], object]
+
+    def compact(
+        self,
+        messages: list[object],
+        compactor: HostCompactor,
+        *,
+        model: str = "",
+        recalls: bool = True,
+        fixed: str = "",
+        conversation: str = "",
+    ) -> list[object]:
+        """The messages after a policy, in copies where something changed; else the same list."""
+        pieces = [*self.spell(messages)]
+        outcome = compactor.compact(
+            [piece.wire for piece in pieces],
+            model=model,
+            recalls=recalls,
+            fixed=fixed,
+            conversation=conversation,
+        )
+        return messages if outcome is None else self._put_back(messages, pieces, outcome)
+
+    def _put_back(
+        self, messages: Sequence[object], pieces: Sequence[HostPiece], outcome: Compacted
+    ) -> list[object]:
+        listed = cast("dict[str, list[Json]]", outcome.request)["messages"]
+        rebuilt: list[object] = []
+        whole = Counter(piece.message for piece in pieces)
+        stays: dict[int, dict[int, JsonObject | None]] = {}
+        order: list[int | str] = []
+        for source, wire in zip(outcome.sources, listed, strict=True):
+            if source is None:
+                order.append(text_of(wire))
+                continue
+            piece = pieces[source]
+            if piece.message not in stays:
+                order.append(piece.message)
+            parts = stays.setdefault(piece.message, {})
+            parts[piece.part] = None if wire is piece.wire else cast("JsonObject", wire)
+        for entry in order:
+            if isinstance(entry, str):
+                rebuilt.append(self.note(entry))
+                continue
+            parts, message = stays[entry], messages[entry]
+            same = len(parts) == whole[entry] and not any(one is not None for one in parts.values())
+            rebuilt.append(message if same else self.rebuild(message, parts))
+        return rebuilt

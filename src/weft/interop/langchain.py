@@ -3,25 +3,21 @@
 The state of the graph stays as it is: only what a model is sent changes.
 """
 
-import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from weft.declare.policy import Policy
 from weft.interop.adk.objects import as_list, field, member, text
 from weft.interop.hosts import (
-    FIXED,
     Host,
-    HostCall,
+    HostCalls,
     HostCompactor,
+    HostMessages,
     HostPiece,
     HostText,
-    arguments_after,
+    copy_with,
     make_recall_in,
-    rebuild_messages,
-    spell_answer,
-    spell_result,
-    spell_user,
+    spell_message,
     text_of,
 )
 from weft.values import JsonObject
@@ -29,7 +25,7 @@ from weft.values import JsonObject
 _HOST = Host("langchain", "WeftMiddleware")
 
 
-class CompactingMiddleware:
+class CompactingCalls:
     """The middleware's own part, without what langchain wants of one.
 
     `compactor` has the numbers: what was compacted, and what was left as it is.
@@ -50,13 +46,15 @@ class CompactingMiddleware:
         return await handler(self._override(request))
 
     def _override(self, request: object) -> object:
-        messages = as_list(request, "messages")
-        model = field(request, "model")
-        name = text(model, "model_name") or text(model, "model")
-        state = field(request, "state")
-        system = field(request, "system_message")
-        fixed = _words(system) if system is not None else ""
-        compacted = _compact(messages, self.compactor, state, model=name, recalls=True, fixed=fixed)
+        messages, model = as_list(request, "messages"), field(request, "model")
+        system = as_list(field(request, "system_message"), "content")
+        compacted = _MESSAGES.compact(
+            messages,
+            self.compactor,
+            model=text(model, "model_name") or text(model, "model"),
+            fixed="\n".join((_TEXT.join(system), _think(messages))),
+            conversation=_name_of(request),
+        )
         override = cast("Callable[..., object]", field(request, "override"))
         return request if compacted is messages else override(messages=compacted)
 
@@ -73,76 +71,41 @@ def compact_messages(
     Without a `compactor` the policy is `C.auto(lossless=True)` where none is given, since nobody
     could answer `recall`. With one, add `make_tool(compactor)` to the tools of the graph.
     """
-    used = compactor if compactor is not None else HostCompactor(context, where="compact_messages")
-    listed, recalls = [*messages], compactor is not None
-    return _compact(listed, used, {"messages": listed}, model=model, recalls=recalls)
+    listed = [*messages]
+    return _MESSAGES.compact(
+        listed,
+        compactor or HostCompactor(context, where="compact_messages"),
+        model=model,
+        recalls=compactor is not None,
+        fixed=_think(listed),
+        conversation=_name_of({"state": {"messages": listed}}),
+    )
 
 
 def make_tool(compactor: HostCompactor) -> object:
     """The tool `recall`, for what this compactor left out."""
     tool = _HOST.find("langchain_core.tools", "tool")
     runtime = _HOST.find("langchain.tools", "ToolRuntime")
-    recall = make_recall_in(
-        compactor, "runtime", runtime, lambda one: _name_of(field(one, "state"))
-    )
-    return tool(recall, parse_docstring=True)
+    return tool(make_recall_in(compactor, "runtime", runtime, _name_of), parse_docstring=True)
 
 
-def _name_of(state: object) -> str:
+def _name_of(running: object) -> str:
     """The id of the first message of a state that has one: langgraph gives one to each."""
-    listed = member(state, "messages")
-    named = cast("list[object]", listed) if isinstance(listed, list) else []
-    return next((id for id in (text(one, "id") for one in named) if id), "")
+    messages = as_list(member(running, "state"), "messages")
+    return next((id for one in messages if (id := text(one, "id"))), "")
 
 
-def _compact(
-    messages: list[object],
-    compactor: HostCompactor,
-    state: object,
-    *,
-    model: str,
-    recalls: bool,
-    fixed: str = "",
-) -> list[object]:
-    pieces = [HostPiece(_spell_message(one), index) for index, one in enumerate(messages)]
-    wires = [piece.wire for piece in pieces]
-    outcome = compactor.compact(
-        wires,
-        model=model,
-        recalls=recalls,
-        conversation=_name_of(state),
-        fixed="\n".join((fixed, *map(_think, messages))),
-    )
-    if outcome is None:
-        return messages
-    return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)
+def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
+    for index, message in enumerate(messages):
+        kind, words = text(message, "type"), _TEXT.join(as_list(message, "content"))
+        calls = _CALLS.read(as_list(message, "tool_calls"))
+        id, role = text(message, "tool_call_id"), _ROLES.get(kind, kind)
+        yield HostPiece(spell_message(role, words, calls=calls, id=id), index)
 
 
-def _spell_message(message: object) -> JsonObject:
-    kind, words = text(message, "type"), _words(message)
-    if kind == "human":
-        return spell_user(words or "[media]")
-    if kind == "system":
-        return spell_user(words, "system")
-    if kind == "tool":
-        return spell_result(text(message, "tool_call_id"), words)
-    if kind != "ai":
-        return FIXED
-    calls: list[HostCall] = []
-    for call in as_list(message, "tool_calls"):
-        name = str(member(call, "name"))
-        calls.append(HostCall(_id_of(call), name, member(call, "args")))
-    return spell_answer(words, calls) if words or calls else FIXED
-
-
-def _words(message: object) -> str:
-    """The text of a message, whose content is text or a list of blocks."""
-    return _TEXT.join(as_list(message, "content"))
-
-
-def _think(message: object) -> str:
+def _think(messages: list[object]) -> str:
     """What the model thought: it goes out as it is."""
-    blocks = as_list(message, "content")
+    blocks = [block for one in messages for block in as_list(one, "content")]
     thoughts = [member(one, key) for one in blocks for key in ("thinking", "reasoning")]
     return "\n".join(one for one in thoughts if isinstance(one, str))
 
@@ -153,58 +116,35 @@ def _read_text(block: object) -> str | None:
 
 
 def _write_text(old: object, words: str) -> object:
-    block = cast("Mapping[str, object]", old) if isinstance(old, Mapping) else {"type": "text"}
-    return {**block, "text": words}
-
-
-_TEXT = HostText(_read_text, _write_text)
+    block: object = {"type": "text"} if old is None or isinstance(old, str) else old
+    return copy_with(block, text=words)
 
 
 def _rebuild(message: object, parts: Mapping[int, JsonObject | None]) -> object:
     """A copy of a message that says something else, or calls with other arguments."""
-    wire, content = parts.get(0) or {}, field(message, "content")
-    calls = [cast("Mapping[str, object]", call) for call in as_list(message, "tool_calls")]
-    now = [_with_arguments(call, wire) for call in calls]
-    new = {
-        id for id, one, old in zip(map(_id_of, calls), now, calls, strict=True) if one is not old
-    }
-    blocks = [one for one in as_list(message, "content") if _id_of(one) not in new - {""}]
-    blocks = _TEXT.replace(blocks, text_of(wire))
-    changes: dict[str, object] = {"content": text_of(wire) if isinstance(content, str) else blocks}
+    wire, calls = parts.get(0) or {}, as_list(message, "tool_calls")
+    now, words = _CALLS.rebuild(calls, wire), text_of(wire)
+    new = {_CALLS.id_of(one) for one, old in zip(now, calls, strict=True) if one is not old}
+    blocks = [one for one in as_list(message, "content") if _CALLS.id_of(one) not in new - {""}]
+    is_text = isinstance(field(message, "content"), str)
+    changes: dict[str, object] = {"content": words if is_text else _TEXT.replace(blocks, words)}
     if new:  # a provider's own spelling of a call would tell the arguments that it had
         own = cast("Mapping[str, object]", field(message, "additional_kwargs"))
         other = {key: value for key, value in own.items() if key != "tool_calls"}
         changes |= {"tool_calls": now, "additional_kwargs": other}
-    copy = cast("Callable[..., object]", field(message, "model_copy"))
-    return copy(update=changes)
-
-
-def _id_of(call: object) -> str:
-    id = member(call, "id")
-    return id if isinstance(id, str) else ""
-
-
-def _with_arguments(call: Mapping[str, object], wire: JsonObject) -> Mapping[str, object]:
-    old = call.get("args")
-    now = arguments_after(wire, _id_of(call), old)
-    return call if now is old else {**call, "args": now}
+    return cast("Callable[..., object]", field(message, "model_copy"))(update=changes)
 
 
 def _make_note(words: str) -> object:
     return _HOST.find("langchain_core.messages", "HumanMessage")(content=words)
 
 
-@functools.cache
-def middleware_class() -> type[CompactingMiddleware]:
-    """The middleware as langchain wants it: of its own class."""
-    return _HOST.make_class(CompactingMiddleware, "langchain.agents.middleware", "AgentMiddleware")
-
+_TEXT = HostText(_read_text, _write_text)
+_ROLES = {"human": "user", "ai": "assistant"}
+_CALLS = HostCalls("id", "name", "args")
+_MESSAGES = HostMessages(_spell_messages, _rebuild, _make_note)
 
 if TYPE_CHECKING:
-    WeftMiddleware = CompactingMiddleware
+    WeftMiddleware = CompactingCalls
 else:
-
-    def __getattr__(name: str) -> object:
-        if name == _HOST.adapter:
-            return middleware_class()
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = _HOST.offer(CompactingCalls, "langchain.agents.middleware", "AgentMiddleware")

@@ -3,7 +3,6 @@
 Only requests change: the history that a run keeps and returns is as pydantic-ai made it.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -12,17 +11,14 @@ from weft.interop.adk.objects import as_list, field, text
 from weft.interop.hosts import (
     FIXED,
     Host,
-    HostCall,
+    HostCalls,
     HostCompactor,
+    HostMessages,
     HostPiece,
     HostText,
-    arguments_after,
     copy_with,
     make_recall_in,
-    rebuild_messages,
-    spell_answer,
-    spell_result,
-    spell_user,
+    spell_message,
     text_of,
 )
 from weft.values import JsonObject
@@ -30,7 +26,7 @@ from weft.values import JsonObject
 _HOST = Host("pydantic-ai", "WeftCapability")
 
 
-class CompactingCapability:
+class CompactingRuns:
     """The capability's own part, without what pydantic-ai wants of one.
 
     `compactor` has the numbers: what was compacted, and what was left as it is.
@@ -50,64 +46,42 @@ class CompactingCapability:
     async def before_model_request(self, ctx: object, request_context: object) -> object:
         """Replace the messages of this one request."""
         messages = as_list(request_context, "messages")
-        model = text(field(request_context, "model"), "model_name")
-        compacted = self.compact(
+        compacted = _MESSAGES.compact(
             messages,
-            model=model,
-            run=text(ctx, "run_id"),
+            self.compactor,
+            model=text(field(request_context, "model"), "model_name"),
             fixed=_fixed_text(request_context, messages),
+            conversation=text(ctx, "run_id"),
         )
         if compacted is not messages:
             setattr(request_context, "messages", compacted)  # noqa: B010  a foreign object
         return request_context
-
-    def compact(
-        self, messages: list[object], *, model: str = "", run: str = "", fixed: str = ""
-    ) -> list[object]:
-        """The messages of pydantic-ai after the policy; the same list where nothing changed."""
-        pieces = [*_spell_messages(messages)]
-        wires = [piece.wire for piece in pieces]
-        outcome = self.compactor.compact(
-            wires, model=model, recalls=True, conversation=run, fixed=fixed
-        )
-        if outcome is None:
-            return messages
-        return rebuild_messages(messages, pieces, outcome, _rebuild, _make_note)
 
 
 def _spell_messages(messages: list[object]) -> Iterator[HostPiece]:
     for index, message in enumerate(messages):
         parts = as_list(message, "parts")
         if field(message, "kind") == "response":
-            words = _ANSWER.join(parts)
-            calls = [
-                HostCall(text(one, "tool_call_id"), text(one, "tool_name"), field(one, "args"))
-                for one in parts
-                if text(one, "part_kind") == "tool-call"
-            ]
-            yield HostPiece(spell_answer(words, calls) if words or calls else FIXED, index)
+            calls = _CALLS.read(parts)
+            yield HostPiece(spell_message("assistant", _ANSWER.join(parts), calls=calls), index)
             continue
-        if not parts:
-            yield HostPiece(FIXED, index)
-        for number, part in enumerate(parts):
+        for number, part in enumerate(parts or [None]):
             yield HostPiece(_spell_part(part), index, number)
 
 
 def _spell_part(part: object) -> JsonObject:
-    kind, content = text(part, "part_kind"), field(part, "content")
+    kind, id = text(part, "part_kind"), text(part, "tool_call_id")
     if kind == "system-prompt":
-        return spell_user(text(part, "content"), "system")
+        return spell_message("system", text(part, "content"))
     if kind == "tool-return":
         # a rebuilt part is wrapped as an error again
         spell = cast("Callable[..., str]", field(part, "model_response_str"))
-        return spell_result(text(part, "tool_call_id"), spell(wrap_if_error=False))
+        return spell_message("tool", spell(wrap_if_error=False), id=id)
     if kind == "retry-prompt":
         spell = cast("Callable[..., str]", field(part, "model_response"))
-        if field(part, "tool_name") is None:
-            return spell_user(spell())
-        return spell_result(text(part, "tool_call_id"), spell())
-    if kind == "user-prompt" or (kind == "retry-feedback" and isinstance(content, str)):
-        return spell_user(_TEXT.join(as_list(part, "content")) or "[media]")
+        return spell_message("tool" if field(part, "tool_name") else "user", spell(), id=id)
+    if kind == "user-prompt" or (kind == "retry-feedback" and text(part, "content")):
+        return spell_message("user", _TEXT.join(as_list(part, "content")))
     return FIXED
 
 
@@ -115,15 +89,10 @@ def _fixed_text(request_context: object, messages: list[object]) -> str:
     """What goes out as it is: instructions, thoughts, and details of why an answer was refused."""
     asked = field(request_context, "model_request_parameters")
     parts = [one for message in messages for one in as_list(message, "parts")]
-    fixed = [
-        *as_list(asked, "instruction_parts"),
-        *(one for one in parts if text(one, "part_kind") == "thinking"),
-        *(
-            one
-            for one in parts
-            if text(one, "part_kind") == "retry-feedback" and not text(one, "content")
-        ),
-    ]
+    fixed = as_list(asked, "instruction_parts")
+    fixed += [one for one in parts if text(one, "part_kind") == "thinking"]
+    refused = [one for one in parts if text(one, "part_kind") == "retry-feedback"]
+    fixed += [one for one in refused if not text(one, "content")]
     return "\n".join(str(field(one, "content")) for one in fixed)
 
 
@@ -131,7 +100,7 @@ def _read_words(piece: object) -> str | None:
     return piece if isinstance(piece, str) else text(piece, "content") or None
 
 
-def _write_words(old: object, words: str) -> object:
+def _write_words(_: object, words: str) -> str:
     return words  # a structured value in other words is not that value
 
 
@@ -145,25 +114,14 @@ def _write_answer(old: object, words: str) -> object:
     return _HOST.find("pydantic_ai.messages", "TextPart")(words)
 
 
-_TEXT, _ANSWER = HostText(_read_words, _write_words), HostText(_read_answer, _write_answer)
-
-
 def _rebuild(message: object, parts: Mapping[int, JsonObject | None]) -> object:
     """A copy of a message with the parts that stay, some of them in other words."""
-    old = as_list(message, "parts")
+    old, wire = as_list(message, "parts"), parts.get(0) or {}
     if field(message, "kind") == "response":
-        wire = parts.get(0) or {}
-        now = [_with_arguments(one, wire) for one in _ANSWER.replace(old, text_of(wire))]
-        return copy_with(message, parts=now)
-    return copy_with(
-        message, parts=[_with_words(old[at], one) for at, one in sorted(parts.items())]
-    )
-
-
-def _with_arguments(part: object, wire: JsonObject) -> object:
-    old = field(part, "args")
-    now = arguments_after(wire, text(part, "tool_call_id"), old)
-    return part if now is old else copy_with(part, args=now)
+        now = _CALLS.rebuild(_ANSWER.replace(old, text_of(wire)), wire)
+    else:
+        now = [_with_words(old[at], one) for at, one in sorted(parts.items())]
+    return copy_with(message, parts=now)
 
 
 def _with_words(part: object, wire: JsonObject | None) -> object:
@@ -181,17 +139,12 @@ def _make_note(words: str) -> object:
     return _HOST.find("pydantic_ai.messages", "ModelRequest")(parts=[part])
 
 
-@functools.cache
-def capability_class() -> type[CompactingCapability]:
-    """The capability as pydantic-ai wants it: of its own class."""
-    return _HOST.make_class(CompactingCapability, "pydantic_ai.capabilities", "AbstractCapability")
-
+_TEXT = HostText(_read_words, _write_words)
+_ANSWER = HostText(_read_answer, _write_answer)
+_CALLS = HostCalls("tool_call_id", "tool_name", "args", kind=("part_kind", "tool-call"))
+_MESSAGES = HostMessages(_spell_messages, _rebuild, _make_note)
 
 if TYPE_CHECKING:
-    WeftCapability = CompactingCapability
+    WeftCapability = CompactingRuns
 else:
-
-    def __getattr__(name: str) -> object:
-        if name == _HOST.adapter:
-            return capability_class()
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = _HOST.offer(CompactingRuns, "pydantic_ai.capabilities", "AbstractCapability")

@@ -36,7 +36,7 @@ from tests.interop.hosts.checks import (
     reread,
 )
 from weft.errors import ProtectionError
-from weft.interop.langchain import WeftMiddleware, _spell_message, compact_messages
+from weft.interop.langchain import WeftMiddleware, _spell_messages, compact_messages
 
 
 class Script(BaseChatModel):
@@ -57,7 +57,7 @@ class Script(BaseChatModel):
 
     def _generate(self, messages: list[BaseMessage], *others: Any, **more: Any) -> ChatResult:
         self.requests.append([_bare(one) for one in messages])
-        self.chats.append([_spell_message(one) for one in messages])
+        self.chats.append([piece.wire for piece in _spell_messages([*messages])])
         step = self.steps[len(self.requests) - 1]
         step = step(self.chats[-1]) if callable(step) else step
         number = len(self.requests)

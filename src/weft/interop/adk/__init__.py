@@ -21,7 +21,7 @@ if not TYPE_CHECKING:  # or else a type checker would take any name
 
     def __getattr__(name: str) -> object:
         if name == "WeftPlugin":
-            from weft.interop.adk.plugin import plugin_class
+            from weft.interop.adk.plugin import WeftPlugin
 
-            return plugin_class()
+            return WeftPlugin
         raise AttributeError(f"module 'weft.interop.adk' has no attribute {name!r}")

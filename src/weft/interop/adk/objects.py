@@ -63,7 +63,7 @@ def flag(value: object, name: str) -> bool:
 
 def as_list(value: object, name: str) -> list[object]:
     """A field that holds several things; one thing is a list of it, None an empty one."""
-    values = field(value, name)
+    values = member(value, name)
     if values is None:
         return []
     if not isinstance(values, (list, tuple, set, frozenset)):

@@ -4,7 +4,6 @@ Only requests change: the events of a session stay as they are. A request that h
 or none, may get digests with handles, and the tool `recall` with them.
 """
 
-import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
@@ -35,7 +34,7 @@ class Compacting:
         contexts: Mapping[str, Policy] | None = None,
         name: str = "weft",
     ) -> None:
-        del name  # google-adk's part keeps it
+        cast("Callable[..., None]", super().__init__)(name=name)  # google-adk's part keeps it
         self.compactor = HostCompactor(context, where=_HOST.adapter)
         self.compactors = {
             agent: HostCompactor(policy, where=_HOST.adapter)
@@ -135,25 +134,7 @@ def _refuse(why: str) -> object:
     return response(error_code="PROTECTED", error_message=f"the request was not sent: {why}")
 
 
-@functools.cache
-def plugin_class() -> type[Compacting]:
-    """The plugin as google-adk wants it: of its own class."""
-    base = cast("type", _HOST.find("google.adk.plugins.base_plugin", "BasePlugin"))
-    begin = cast("Callable[..., None]", vars(base)["__init__"])
-
-    def start(
-        self: Compacting,
-        *,
-        context: Policy | None = None,
-        contexts: Mapping[str, Policy] | None = None,
-        name: str = "weft",
-    ) -> None:
-        begin(self, name=name)
-        Compacting.__init__(self, context=context, contexts=contexts)
-
-    body = {"__init__": start, "__doc__": Compacting.__doc__, "__module__": "weft.interop.adk"}
-    return cast("type[Compacting]", type(_HOST.adapter, (Compacting, base), body))
-
-
 if TYPE_CHECKING:
     WeftPlugin = Compacting
+else:
+    __getattr__ = _HOST.offer(Compacting, "google.adk.plugins.base_plugin", "BasePlugin")
