@@ -146,7 +146,7 @@ def test_a_table_with_an_unknown_word_is_refused(tmp_path: Path) -> None:
     assert read_table(file).policy == "C.auto()"
 
 
-def test_a_policy_in_a_file_that_is_wrong_is_named_by_its_place(
+def test_what_is_wrong_in_a_file_is_named_by_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -156,6 +156,9 @@ def test_a_policy_in_a_file_that_is_wrong_is_named_by_its_place(
         (rule + rule.replace("C.auto()", "auto"), "weft.toml: rules[1].policy: `auto`"),
         (rule.replace("auto", "window"), "weft.toml: rules[0].policy: C.window: it is written"),
         (rule.replace("()", "().note('k')"), "weft.toml: rules[0].policy: a request is compiled"),
+        ('[proxy]\nlimit = ["five"]', "weft.toml: limit: `five` is not a limit"),
+        ('[proxy]\nredact = ["emial"]', "weft.toml: redact: there is no detector"),
+        ('[proxy]\nupstream = {x = "host"}', "weft.toml: upstream: the address of x"),
     ):
         (tmp_path / "weft.toml").write_text(text)
         assert main(["proxy", "--", "true"]) == 2

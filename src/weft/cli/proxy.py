@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,14 +133,20 @@ def proxy_command(options: CommandOptions) -> int:
         for at, one in enumerate(table.rules)
     ]
     rules.append((f"{file}: policy", table.policy, "*", "*"))
+    with _written_in(f"{file}: redact"):
+        redact = read_redactions(table.redact)
+    with _written_in(f"{file}: limit"):
+        limits = [*map(read_limit, table.limit)]
+    with _written_in(f"{file}: upstream"):
+        _require_addresses(table.upstream)
     settings = ProxySettings(
         tuple(
             PolicyRule(_read_policy(text, where), model, path) for where, text, model, path in rules
         ),
         read_upstreams(read_named_upstreams(table, options)),
         strict=options.strict or table.strict,
-        redact=read_redactions([*(options.redact or ()), *table.redact]),
-        limits=tuple(map(read_limit, (*(options.spend or ()), *table.limit))),
+        redact=(*read_redactions(options.redact or ()), *redact),
+        limits=(*map(read_limit, options.spend or ()), *limits),
     )
     if options.record is not None and options.no_record:
         raise UsageError(
@@ -182,6 +189,15 @@ def proxy_command(options: CommandOptions) -> int:
     return beside.code
 
 
+@contextmanager
+def _written_in(place: str) -> Generator[None]:
+    """Name the place in a file in an error that would name the option."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(error.message, where=place, hint=error.hint) from None
+
+
 def _read_policy(text: str, where: str) -> Policy:
     """A policy that a request alone can follow; an error says where it is written."""
     from weft.compaction.compact import require_stateless
@@ -215,11 +231,7 @@ def read_named_upstreams(table: ProxyTable, options: CommandOptions) -> dict[str
                 hint="write anthropic=https://host, or openai=https://host/v1",
             )
         named[name] = url
-    for name, url in named.items():
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(
-                f"the address of {name} must begin with http:// or https://", where="--upstream"
-            )
+    _require_addresses(named)
     for name in named:
         near = [] if name in SERVICES else find_near(name, SERVICES, cutoff=0.8)
         if near:
@@ -239,6 +251,16 @@ def read_named_upstreams(table: ProxyTable, options: CommandOptions) -> dict[str
                 hint=f"name the provider's: --upstream {name}=https://host; or another --port",
             )
     return named
+
+
+def _require_addresses(named: Mapping[str, str]) -> None:
+    for name, url in named.items():
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(
+                f"the address of {name} must begin with http:// or https://",
+                where="--upstream",
+                hint=f"write https://{url or 'host'}, or http:// for one on this machine",
+            )
 
 
 def _open_file(options: CommandOptions) -> "ProxyStore":
