@@ -52,6 +52,21 @@ def test_large_results_become_digests_in_their_place(dialect: str) -> None:
     assert not refusals(dialect, compacted.request)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("key", ["functionDeclarations", "function_declarations"])
+def test_recall_joins_the_functions_that_gemini_was_told_of(key: str) -> None:
+    request = talk_in("gemini", steps=6)
+    (tool,) = request["tools"]
+    hosted = {"googleSearch": {}}
+    request["tools"] = [{key: tool["functionDeclarations"]}, hosted]
+    for sent in (request, json.dumps(request, indent=1).encode()):
+        answer = weft.compact(sent, DIGESTS).request
+        after = json.loads(answer) if isinstance(answer, bytes) else answer
+        assert isinstance(after, dict)
+        names = [[one["name"] for one in group.get(key, ())] for group in after["tools"]]
+        assert names == [[*(one["name"] for one in tool["functionDeclarations"]), "recall"], []]
+        assert after["tools"][1] == hosted
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_bytes_are_replaced_only_where_something_changed(dialect: str) -> None:
     request = talk_in(dialect, steps=6)

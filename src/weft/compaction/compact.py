@@ -923,10 +923,7 @@ def spell_recall(dialect: Dialect, model: str) -> JsonObject:
 
 
 def _add_tool(dialect: Dialect, tools: Json, declared: JsonObject) -> list[Json]:
-    """The tools with one more; those that came stay as they are."""
-    added: list[Json] = []
-    dialect.add_tool(added, recall_decl(), declared)
-    return [*(tools if isinstance(tools, list) else ()), *added]
+    return dialect.with_function(tools if isinstance(tools, list) else (), declared)
 
 
 def _reaches(place: Place, message: int) -> bool:

@@ -683,6 +683,13 @@ class Dialect:
         tools.append(declared)
         return f"/tools/{len(tools) - 1}"
 
+    def with_function(self, tools: Sequence[Json], declared: Wire) -> list[Json]:
+        """The tools of somebody's request and one function more; those that came stay as they are.
+
+        It stands where a provider takes it that would not take another group of functions.
+        """
+        return [*tools, declared]
+
     def lift(self, body: JsonObject) -> ModelResponse:
         """What a whole answer says; a ModelError where it is none."""
         raise NotImplementedError

@@ -374,6 +374,18 @@ class GeminiDialect(Dialect):
         functions.append(declared)
         return f"/tools/{len(tools) - 1}/functionDeclarations/{len(functions) - 1}"
 
+    def with_function(self, tools: Sequence[Json], declared: Wire) -> list[Json]:
+        """It joins the functions that are there: Vertex AI refuses a second group of them."""
+        for at, tool in reversed([*enumerate(tools)]):
+            if not isinstance(tool, dict):
+                continue
+            for key in _DECLARATIONS:
+                functions = tool.get(key)
+                if isinstance(functions, list):
+                    grown: Wire = {**tool, key: [*functions, declared]}
+                    return [*tools[:at], grown, *tools[at + 1 :]]
+        return [*tools, {"functionDeclarations": [declared]}]
+
     def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """One content; the first call of a turn that another model signed says so."""
         parts: list[Json] = []
