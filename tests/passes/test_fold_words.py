@@ -88,6 +88,14 @@ def test_an_action_and_its_result_become_a_note_together(action: str, frame: str
     assert "bolt_0" in str(found_among(values_of(Session("s", events=events).events), asked))
 
 
+def test_a_short_action_does_not_keep_its_large_result() -> None:
+    action, frame = ACTIONS["a call in words"], FRAMES["a word"].format(n="{n}", words=WORDS * 4)
+    events = session_of(action, frame, 30)
+    compiled = compile_request(bot("auto"), session=Session("s", events=events))
+    assert "#1 " in notes_in(compiled)
+    assert len(shown_in(compiled)) < 30
+
+
 def test_requests_that_grow_are_those_of_a_cold_log_and_their_notes_append() -> None:
     events = session_of(ACTIONS["a block of code"], FRAMES["tags"], 90)
     grown, agent, notes = Session("s", events=events[:1]), bot(), [""]

@@ -916,6 +916,8 @@ class _Folds:
 
     def _is_over(self, step: _Step, number: int) -> bool:
         """Whether the rent of a step has reached its share of what a recall of it costs."""
+        if step.number + 1 in self._results:  # an action goes with its result
+            step = self._steps[bisect_left(self._steps, step.number + 1, key=_number_of)]
         share, files = step.share, self._files_shown.get(step.number)
         if files is not None and not files:  # all that it shows was changed since
             if number - self._used[step.number] <= RESTS:
