@@ -140,10 +140,8 @@ def _claude(request: Wire) -> Iterator[str]:
                 yield "a thought has no signature"
             if kind == "tool_result":
                 id = str(block.get("tool_use_id"))
-                if id not in waiting:
-                    yield f"the result {id} follows no call"
-                if id in answered:
-                    yield f"{id} is answered twice"
+                if id not in waiting or id in answered:  # a call has one result
+                    yield f"the result {id} answers no call"
                 if is_over and id in waiting:
                     yield f"the result {id} follows other words"
                 answered.append(id)

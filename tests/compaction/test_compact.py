@@ -372,6 +372,37 @@ def test_what_a_program_says_beside_results_is_not_what_the_user_asks() -> None:
     assert json.dumps(sent).count("</system-reminder>") < 20
 
 
+PICTURE = "iVBORw0KGgo="
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "gemini", "anthropic"])
+def test_a_picture_beside_results_is_not_what_the_user_asks(dialect: str) -> None:
+    talk = TALKS[dialect]
+    task = talk.user("Now repair the weir. " + " ".join(f"Mind bolt {n}." for n in range(99)))
+    messages = [talk.user("Read the first gauges."), talk.say("Done."), task]
+    for step in range(40):
+        text = "\n".join(f"{WORDS[line % 9]} of {WORDS[step % 9]}" for line in range(900))
+        call, results = talk.step(f"c{step}", "read", {"path": f"{step}"}, text)
+        shown: Wire = {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/png;base64,{PICTURE}"},
+        }
+        if dialect == "gemini":
+            shown = {"inlineData": {"mimeType": "image/png", "data": PICTURE}}
+            results = {**results, "parts": [*results["parts"], shown]}
+        elif dialect == "anthropic":
+            source = {"type": "base64", "media_type": "image/png", "data": PICTURE}
+            shown = {"type": "image", "source": source}
+            results = {**results, "content": [*results["content"], shown]}
+        messages += [call, results]
+        messages += [{"role": "user", "content": [shown]}] if dialect == "openai-chat" else []
+    request = talk.with_messages(talk.head, messages)
+    compacted = weft.compact(request, C.default().fold())
+    sent = talk.messages(compacted.request)
+    assert len(sent) < len(messages)
+    assert task in sent
+
+
 def test_words_between_answers_that_stay_do_too() -> None:
     talk = TALKS["gemini"]
     messages = [talk.user("Read the gauges.")]

@@ -64,8 +64,10 @@ def is_remark(text: str) -> bool:
 
 
 def are_remarks(parts: Sequence[Part]) -> bool:
-    """Whether all that a message says is said by a program."""
-    return all(part.text is not None and is_remark(part.text) for part in parts)
+    """Whether all that a message says is said by a program; pictures come from one, too."""
+    return all(
+        part.kind == "media" or (part.text is not None and is_remark(part.text)) for part in parts
+    )
 
 
 def frame_of(text: str) -> str:

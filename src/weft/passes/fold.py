@@ -45,6 +45,7 @@ from weft.ir import (
     CallBlock,
     CodeBlock,
     Item,
+    MediaBlock,
     Note,
     OpaqueBlock,
     Prompt,
@@ -867,7 +868,10 @@ class _Folds:
         item = step.item
         if step.place <= self._turn or not item.invocation or item.invocation != self._invocation:
             return False
-        return all(isinstance(one, TextBlock) and is_remark(one.text) for one in item.blocks)
+        return all(
+            isinstance(one, MediaBlock) or (isinstance(one, TextBlock) and is_remark(one.text))
+            for one in item.blocks
+        )
 
     def _whole_talk(self, over: list[_Step], steps: list[_Step]) -> list[_Step]:
         """The steps, and with words of the user's the answer before them, or neither.
