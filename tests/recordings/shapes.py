@@ -452,6 +452,30 @@ def kimi(talk: list[Said]) -> list[Json]:
     return [head, *map(chat, talk), {"role": "_usage", "token_count": 9}]
 
 
+def kimi_code(talk: list[Said]) -> list[Json]:
+    rows: list[Json] = [{"type": "metadata", "protocol_version": "1.5", "created_at": 1}]
+    rows.append({"type": "profile.bind", "agentId": "main", "systemPrompt": ""})
+    for at, one in enumerate(talk):
+        time = 1_767_261_600_000 + at
+        event: JsonObject = {"type": "content.part", "part": {"type": "text", "text": one.text}}
+        if one.who == "user":
+            message: JsonObject = {"role": "user", "content": [{"type": "text", "text": one.text}]}
+            rows.append({"type": "context.append_message", "message": message, "time": time})
+            continue
+        if one.who == "call":
+            used: JsonObject = {"toolCallId": one.id, "name": "look", "args": {"q": one.text}}
+            event = {"type": "tool.call", **used}
+        elif one.who == "result":
+            event = {"type": "tool.result", "toolCallId": one.id, "result": {"output": one.text}}
+        events: list[JsonObject] = [event]
+        if one.who != "result":
+            events = [{"type": "step.begin", "step": at}, event, {"type": "step.end", "step": at}]
+        rows += [
+            {"type": "context.append_loop_event", "event": one, "time": time} for one in events
+        ]
+    return rows
+
+
 MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "agent-framework": agent_framework,
     "ai-sdk": ai_sdk,
@@ -471,6 +495,7 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "helicone": helicone,
     "inspect-ai": inspect_ai,
     "kimi-cli": kimi,
+    "kimi-code": kimi_code,
     "langgraph": langgraph,
     "langsmith": langsmith,
     "langsmith batch": langsmith_batch,

@@ -373,3 +373,87 @@ def test_an_agent_of_autogen_is_sent_the_words_of_others_as_such(tmp_path: Path)
         ("user", "user"), ("calls", "planner"), ("results", "planner"), ("model", "planner"),
         ("user", "critic"),
     ]  # fmt: skip
+
+
+def kimi_code(*rows: dict[str, object]) -> list[Recording]:
+    lines = [{"type": "profile.bind", "agentId": "main", "systemPrompt": "You are Kimi."}, *rows]
+    return read("\n".join(map(json.dumps, lines)), "wire.jsonl")
+
+
+def asked(text: str, kind: str = "user") -> dict[str, object]:
+    message = {"role": "user", "content": [{"type": "text", "text": text}], "toolCalls": []}
+    return {"type": "context.append_message", "message": {**message, "origin": {"kind": kind}}}
+
+
+def stepped(kind: str, **event: object) -> dict[str, object]:
+    line = {"type": "context.append_loop_event", "event": {"type": kind, **event}}
+    return {**line, "time": 1_770_000_000_500}
+
+
+def answered(text: str) -> list[dict[str, object]]:
+    part = {"type": "text", "text": text}
+    return [stepped("step.begin"), stepped("content.part", part=part), stepped("step.end")]
+
+
+def test_the_log_of_kimi_code_is_what_was_sent() -> None:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    tool = {"name": "Read", "description": "Reads.", "parameters": schema}
+    usage = {"inputOther": 100, "inputCacheRead": 700, "inputCacheCreation": 200, "output": 9}
+    noted = {"output": "x", "note": "<system>1</system>"}
+    picture = {"type": "image_url", "imageUrl": {"url": "data:image/png;base64,aWNvbg=="}}
+    (recording,) = kimi_code(
+        asked("Count the lines."),
+        asked("<system-reminder>It is Monday.</system-reminder>", "injection"),
+        stepped("step.begin"),
+        {"type": "llm.tools_snapshot", "tools": [tool]},
+        {"type": "llm.request", "model": "kimi-k2", "provider": "kimi"},
+        stepped("content.part", part={"type": "think", "think": "I read both."}),
+        stepped("tool.call", toolCallId="c1", name="Read", args={"path": "a"}),
+        stepped("tool.call", toolCallId="c2", name="Read", args={"path": "b"}),
+        stepped("tool.call", toolCallId="c3", name="Read", args={"path": "c"}),
+        stepped("tool.result", toolCallId="c2", result={"output": "no file", "isError": True}),
+        stepped("tool.result", toolCallId="c1", result=noted),
+        stepped("tool.result", toolCallId="c3", result={"output": [picture]}),
+        stepped("step.end", usage=usage, rawFinishReason="tool_calls"),
+    )  # fmt: skip
+    assert (recording.format, recording.model) == ("kimi-code", "kimi-k2")
+    assert recording.instructions == {"agent": "You are Kimi."}
+    assert [one.name for one in recording.tools] == ["Read"]
+    assert spoken(recording)[:3] == [
+        ("user", "Count the lines."),
+        ("user", "<system-reminder>It is Monday.</system-reminder>"),
+        ("agent", "I read both."),
+    ]
+    answer, results = recording.session.events[2:]
+    assert [(call.name, call.args) for call in answer.calls] == [
+        ("Read", {"path": name}) for name in "abc"
+    ]
+    assert answer.usage is not None
+    assert (answer.usage.prompt_token_count, answer.finish_reason) == (1000, "tool_calls")
+    assert answer.timestamp == pytest.approx(1_770_000_000.5)
+    assert [(one.id, one.response) for one in results.results][:2] == [
+        ("c2", {"result": "<system>ERROR: Tool execution failed.</system>\nno file"}),
+        ("c1", {"result": "x\n<system>1</system>"}),
+    ]
+    assert "image/png" in str(results.content)
+
+
+def test_what_a_user_of_kimi_code_takes_back_sums_up_or_clears_is_read_so() -> None:
+    first, second = kimi_code(
+        asked("One?"), *answered("Yes."),
+        asked("Two?"), *answered("No."),
+        {"type": "context.undo", "count": 1},
+        asked("Three?"), *answered("Well."),
+        {"type": "context.apply_compaction", "summary": "We counted.", "keptUserMessageCount": 1},
+        {"type": "context.clear"},
+        asked("Anew."), *answered("Hello."),
+    )  # fmt: skip
+    said = spoken(first)
+    assert [text for _, text in said][:4] == ["One?", "Yes.", "Three?", "Well."]
+    (summary,) = [event.actions.compaction for event in first.session.events
+                  if event.actions and event.actions.compaction]  # fmt: skip
+    assert "We counted." in str(summary)
+    assert said[-1] == ("user", "Three?")
+    assert spoken(second) == [("user", "Anew."), ("agent", "Hello.")]
+    assert second.instructions == first.instructions
+    assert "the user took it back" in {one.why for one in first.aside}

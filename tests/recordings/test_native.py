@@ -197,6 +197,22 @@ COPILOT = [
         "toolRequests": []}},
 ]  # fmt: skip
 
+COPILOT_COUNTED = [
+    {"type": "user.message", "id": "1", "timestamp": TIME, "parentId": None,
+     "data": {"content": "List it"}},
+    {"type": "session.usage_record", "id": "2", "timestamp": TIME, "parentId": "1", "data": {
+        "usage": {"model": "gpt-x", "inputTokens": 900, "cacheReadTokens": 800, "outputTokens": 7,
+                  "cacheWriteTokens": 0, "apiCallId": "a1", "finishReason": "tool_calls"}}},
+    {"type": "assistant.message", "id": "3", "timestamp": TIME, "parentId": "2", "data": {
+        "messageId": "m1", "model": "gpt-x", "content": "", "apiCallId": "a1",
+        "toolRequests": [{"toolCallId": "c1", "name": "bash", "arguments": {"command": "ls"},
+                          "intentionSummary": "to list it", "toolTitle": "Running command"}]}},
+    {"type": "session.usage_record", "id": "4", "timestamp": TIME, "parentId": "3", "data": {
+        "usage": {"model": "gpt-x", "inputTokens": 50, "outputTokens": 3, "apiCallId": "title"}}},
+    {"type": "tool.execution_complete", "id": "5", "timestamp": TIME, "parentId": "4", "data": {
+        "toolCallId": "c1", "success": True, "result": {"content": "one file"}}},
+]  # fmt: skip
+
 COPILOT_EXPORT = [
     {"v": 1, "agent": "copilot-cli", "type": "user", "ts": TIME, "content": [{"text": "List it"}]},
     {"v": 1, "agent": "copilot-cli", "type": "assistant", "ts": TIME, "id": "m1",
@@ -334,6 +350,7 @@ def write(path: Path, value: Value, *, packed: bool = False) -> Path:
     ("format", "value", "name"),
     [
         ("copilot-cli", COPILOT, "copilot-cli"),
+        ("copilot-cli", COPILOT_COUNTED, "copilot-cli"),
         ("copilot-cli", COPILOT_EXPORT, "copilot-cli"),
         ("gemini-cli", GEMINI, "gemini-cli"),
         ("mini-swe-agent", MINI_SWE, "mini-swe-agent"),
@@ -350,6 +367,18 @@ def test_all_that_is_in_a_file_is_read(
     (recording,) = read_file(path)
     assert recording.format == name
     assert all(call.model in ("gpt-x", "gem", "m/x", "") for call in exchanges_of(recording))
+
+
+def test_copilot_counts_each_request_before_its_answer(tmp_path: Path) -> None:
+    (recording,) = read_file(write(tmp_path / "events.jsonl", COPILOT_COUNTED))
+    (answer,) = [event for event in recording.session.events if event.calls]
+    assert answer.usage is not None
+    counts = answer.usage.prompt_token_count, answer.usage.cached_content_token_count
+    assert (*counts, answer.finish_reason) == (900, 800, "tool_calls")
+    # the other one has no answer in the file
+    assert [one.why for one in recording.aside if one.what == "token counts"] == [
+        'of another request: {"inputTokens":50,"outputTokens":3}'
+    ]
 
 
 def test_spans_of_one_run_are_one_conversation(tmp_path: Path) -> None:

@@ -475,6 +475,7 @@ def _is_call(value: JsonObject, field: str) -> bool:
         "server_tool_use",
         "mcp_tool_use",
         "tool-call",
+        "tool.call",
         "dynamic-tool",
     ):
         return named
@@ -508,7 +509,7 @@ def _is_result(value: JsonObject, field: str) -> bool:
         return "message" not in value  # else it is the line around one
     if kind == "function_result":
         return "call_id" in value
-    if kind in ("tool-result", "tool-error") or "success" in value:
+    if kind in ("tool-result", "tool-error", "tool.result") or "success" in value:
         return "toolCallId" in value
     content = value.get("content")
     if isinstance(content, list) and any(
@@ -597,7 +598,7 @@ _NOTES = frozenset(
     ("response_metadata", "additional_kwargs", "usage", "usage_metadata", "providerMetadata",
      "callProviderMetadata", "provider_details", "artifact", "title", "logprobs", "error",
      "retry_message", "info", "extra", "reasoning_details",
-     "intentionSummary", "toolTelemetry", "detailedContent", "details", "partialArgs",
+     "intentionSummary", "toolTitle", "toolTelemetry", "detailedContent", "details", "partialArgs",
      "partialJson", "intent", "errorMessage", "annotations")
 )  # fmt: skip
 """Fields about a message that no model is sent."""

@@ -12,7 +12,8 @@ import msgspec
 
 from weft.content import FunctionCall, Part, call_part, result_part, text_part, thought_part
 from weft.dialects import CHAT, dialect_named
-from weft.dialects.wire import object_in, objects_in, text_at
+from weft.dialects.wire import object_in, objects_in, text_at, text_response
+from weft.dialects.wire import result_part as shown_result
 from weft.errors import SessionError, UsageError
 from weft.recordings.coding import TranscriptLine
 from weft.recordings.recording import (
@@ -356,6 +357,20 @@ def is_kimi(row: JsonObject) -> bool:
     return row.get("role") in _KIMI
 
 
+class _KimiMessage(NamedTuple):
+    """A message as a chat would have it, and what is known of the answer that it may be."""
+
+    wire: JsonObject
+    where: str
+    time: float | None
+    is_asked: bool = False
+    """Whether the user said it himself: an undo goes back to such a message."""
+    is_summary: bool = False
+    counts: JsonObject = {}
+    model: str = ""
+    finish_reason: str = ""
+
+
 def read_kimi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
     """The context of a session, `~/.kimi/sessions/*/*/context.jsonl`."""
     transcript = Transcript(where, format="kimi-cli", provider=CHAT)
@@ -368,36 +383,36 @@ def read_kimi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterato
             why = "it says how long the conversation was, or marks a place in it"
             transcript.leave_out(f"line `{role}`", why, line.where)
         else:
-            _take_kimi(transcript, row)
+            _take_kimi(transcript, _KimiMessage(row, line.where, None))
     yield transcript.recording(name, answered=not transcript.is_waiting)
 
 
-def _take_kimi(
-    transcript: Transcript,
-    row: JsonObject,
-    *,
-    time: float | None = None,
-    counts: JsonObject | None = None,
-) -> None:
+def _take_kimi(transcript: Transcript, said: "_KimiMessage") -> None:
+    row, time, place = said.wire, said.time, transcript.place
     content = row.get("content")
     listed = objects_in(content) if isinstance(content, list) else []
     thoughts = [text_at(one, "think") for one in listed if one.get("type") == "think"]
     rest: list[Json] = [one for one in listed if one.get("type") != "think"]
     words: Json = (rest or None) if isinstance(content, list) else content
-    message: JsonObject = {**row, "content": words}
-    try:
-        reading = dialect_named(CHAT).read({"messages": [message]})
-    except UsageError as error:
-        raise SessionError(error.message, where=transcript.place, hint=error.hint) from None
     parts = [thought_part(one) for one in thoughts if one]
-    parts += [
-        one.part
-        for turn in reading.turns
-        for one in turn.parts
-        if one.part.kind not in ("empty", "opaque")
-    ]
-    if row.get("role") == "assistant":
-        transcript.answer(parts, time=time, counts=_kimi_counts(counts))
+    if row.get("role") == "tool" and isinstance(content, list):  # a chat has no pictures in results
+        shown = _read_kimi({"role": "user", "content": words}, place)
+        text = "".join(one.text or "" for one in shown)
+        media = [one for one in shown if one.kind == "media"]
+        id = text_at(row, "tool_call_id")
+        parts.append(shown_result(id, "", text_response(text), media))
+    else:
+        parts += _read_kimi({**row, "content": words}, place)
+    if said.is_summary:
+        transcript.summary(parts, time=time)
+    elif row.get("role") == "assistant":
+        transcript.answer(
+            parts,
+            time=time,
+            counts=_kimi_counts(said.counts),
+            model=said.model,
+            finish_reason=said.finish_reason or None,
+        )
     elif row.get("role") == "tool":
         transcript.results(parts, time=time)
     elif row.get("role") in ("system", "developer"):
@@ -406,7 +421,16 @@ def _take_kimi(
         transcript.user(parts, time=time)
 
 
-def _kimi_counts(counts: JsonObject | None) -> JsonObject:
+def _read_kimi(message: JsonObject, place: str) -> list[Part]:
+    try:
+        reading = dialect_named(CHAT).read({"messages": [message]})
+    except UsageError as error:
+        raise SessionError(error.message, where=place, hint=error.hint) from None
+    read = [one.part for turn in reading.turns for one in turn.parts]
+    return [one for one in read if one.kind not in ("empty", "opaque")]
+
+
+def _kimi_counts(counts: JsonObject) -> JsonObject:
     """The tokens of a step; the input is counted in three parts."""
     if not counts:
         return {}
@@ -506,7 +530,7 @@ class _KimiWire:
         message: JsonObject = {"role": role, "content": content or ""}
         if call:
             message["tool_call_id"] = call
-        _take_kimi(self.transcript, message, time=time)
+        _take_kimi(self.transcript, _KimiMessage(message, where, time))
 
     def _flush(self) -> None:
         """End the step that was begun."""
@@ -514,7 +538,8 @@ class _KimiWire:
             message: JsonObject = {"role": "assistant", "content": [*self.pieces]}
             if self.calls:
                 message["tool_calls"] = [*self.calls]
-            _take_kimi(self.transcript, message, time=self.time, counts=self.counts)
+            said = _KimiMessage(message, self.transcript.place, self.time, counts=self.counts)
+            _take_kimi(self.transcript, said)
         for where, payload, time in self.results:
             returned = object_in(payload.get("return_value") or payload.get("result"))
             content = returned.get("output") or text_at(returned, "message")
@@ -525,6 +550,227 @@ class _KimiWire:
         """The whole conversation."""
         self._flush()
         return self.transcript.recording(name, answered=not self.transcript.is_waiting)
+
+
+# --- Kimi Code: a log of all that happened, of which messages and steps are sent
+
+
+def is_kimi_code(row: JsonObject) -> bool:
+    """Whether a line is one that only Kimi Code writes."""
+    return text_at(row, "type") in _KIMI_CODE
+
+
+_KIMI_CODE = (
+    "context.append_message", "context.append_loop_event", "profile.bind", "llm.tools_snapshot",
+    "runtime.set_binding",
+)  # fmt: skip
+
+
+def read_kimi_code(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
+    """The log of an agent, `~/.kimi-code/sessions/*/*/agents/*/wire.jsonl`.
+
+    What was taken back is no part of it. After a conversation was cleared, another one begins.
+    """
+    log, number = _KimiLog(where), 1
+    for line in lines:
+        if text_at(line.value, "type") == "context.clear":
+            log.flush()
+            log.transcript.leave_out(
+                "line `context.clear`", "another conversation begins", line.where
+            )
+            if log.messages:
+                yield log.end(name if number == 1 else f"{name}/{number}")
+                log, number = log.begin_again(), number + 1
+        else:
+            log.take(line)
+    yield log.end(name if number == 1 else f"{name}/{number}")
+
+
+class _KimiLog:
+    """Reads one conversation: a step is an answer with its calls, then their results."""
+
+    def __init__(self, where: str) -> None:
+        self.transcript = Transcript(where, format="kimi-code", provider=CHAT)
+        self.messages: list[_KimiMessage] = []
+        self.model = ""
+        self._answer = _KimiMessage({}, where, None)
+        """The answer of the step that runs, as far as it is told."""
+        self._results: list[_KimiMessage] = []
+
+    def begin_again(self) -> "_KimiLog":
+        """A reader of what comes after the conversation was cleared: the agent is the same one."""
+        log = _KimiLog(self.transcript.where)
+        log.model = self.model
+        log.transcript.system, log.transcript.tools = self.transcript.system, self.transcript.tools
+        return log
+
+    def take(self, line: TranscriptLine) -> None:
+        """One line."""
+        row, kind = line.value, text_at(line.value, "type")
+        stamp = row.get("time")
+        time = stamp / 1000 if isinstance(stamp, int | float) else None
+        if kind == "context.append_message":
+            self.flush()
+            message = object_in(row.get("message"))
+            is_asked = text_at(object_in(message.get("origin")), "kind") in ("", "user")
+            wire = _spell_kimi(message)
+            asked = is_asked and wire.get("role") == "user"
+            self.messages.append(_KimiMessage(wire, line.where, time, asked))
+        elif kind == "context.append_loop_event":
+            self._take_step(object_in(row.get("event")), line.where, time)
+        elif kind == "context.apply_compaction":
+            self.flush()
+            self._sum_up(row, line.where, time)
+        elif kind == "context.undo":
+            self.flush()
+            self._take_back(row.get("count"), line.where)
+        elif kind == "profile.bind":
+            self.transcript.system = [text_at(row, "systemPrompt")]
+        elif kind == "llm.tools_snapshot":
+            declared: list[Json] = [
+                {"type": "function", "function": one} for one in objects_in(row.get("tools"))
+            ]
+            reading = dialect_named(CHAT).read({"tools": declared, "messages": []})
+            self.transcript.tools = tools_of(reading.tools)
+        else:
+            self.model = text_at(row, "model") if kind == "llm.request" else self.model
+            why = "it tells what the program did, and nothing that was sent"
+            self.transcript.leave_out(f"line `{kind}`", why, line.where)
+
+    def _take_step(self, event: JsonObject, where: str, time: float | None) -> None:
+        kind, wire = text_at(event, "type"), self._answer.wire
+        if kind == "step.begin":
+            self.flush()
+        elif kind == "content.part":
+            parts = [
+                *objects_in(wire.get("content")),
+                _spell_kimi_part(object_in(event.get("part"))),
+            ]
+            wire["content"] = [*parts]
+        elif kind == "tool.call":
+            function: JsonObject = {
+                "name": text_at(event, "name"),
+                "arguments": msgspec.json.encode(event.get("args") or {}).decode(),
+            }
+            call: JsonObject = {"id": text_at(event, "toolCallId"), "function": function}
+            wire["tool_calls"] = [*objects_in(wire.get("tool_calls")), {"type": "function", **call}]
+        elif kind == "tool.result":
+            message: JsonObject = {
+                "role": "tool",
+                "tool_call_id": text_at(event, "toolCallId"),
+                "content": _spell_kimi_result(object_in(event.get("result"))),
+            }
+            self._results.append(_KimiMessage(message, where, time))
+            return
+        elif kind == "step.end":
+            reason = text_at(event, "rawFinishReason") or text_at(event, "finishReason")
+            counts = _kimi_code_counts(object_in(event.get("usage")))
+            self._answer = self._answer._replace(counts=counts, finish_reason=reason)
+        else:
+            why = "it tells what the program did, and nothing that was sent"
+            self.transcript.leave_out(f"event `{kind}`", why, where)
+            return
+        self._answer = self._answer._replace(where=where, time=time)
+
+    def _sum_up(self, row: JsonObject, where: str, time: float | None) -> None:
+        """A summary takes the place of what was said; beside it stay some words of the user's."""
+        asked = [one for one in self.messages if one.is_asked]
+        kept, head = (_count_of(row, f"kept{one}UserMessageCount") for one in ("", "Head"))
+        tail = kept - head
+        stays = [*asked[:head], *(asked[-tail:] if tail > 0 else ())]
+        summary = row.get("contextSummary") or row.get("summary")
+        words = text_at(object_in(summary), "text") if isinstance(summary, dict) else summary
+        parts: list[Json] = [{"type": "text", "text": words or ""}]
+        wire: JsonObject = {"role": "user", "content": parts}
+        self.messages += [_KimiMessage(wire, where, time, is_summary=True)]
+        self.messages += [one._replace(where=where, time=time) for one in stays]
+
+    def _take_back(self, count: Json, where: str) -> None:
+        """The last words of the user's are taken back, and all that came after them."""
+        asked = [at for at, one in enumerate(self.messages) if one.is_asked]
+        back = min(count, len(asked)) if isinstance(count, int) else 0
+        start = asked[-back] if back > 0 else len(self.messages)
+        why = "the user took it back"
+        for one in self.messages[start:]:
+            self.transcript.leave_out("message", why, one.where)
+        del self.messages[start:]
+        self.transcript.leave_out("line `context.undo`", why, where)
+
+    def flush(self) -> None:
+        """End the step that was begun."""
+        if self._answer.wire:
+            wire: JsonObject = {"role": "assistant", "content": None, **self._answer.wire}
+            self.messages.append(self._answer._replace(wire=wire, model=self.model))
+        self.messages += self._results
+        self._answer, self._results = _KimiMessage({}, self.transcript.where, None), []
+
+    def end(self, name: str) -> Recording:
+        """The whole conversation."""
+        self.flush()
+        for one in self.messages:
+            self.transcript.place = one.where
+            _take_kimi(self.transcript, one)
+        return self.transcript.recording(name, answered=not self.transcript.is_waiting)
+
+
+_KIMI_FAILED = "<system>ERROR: Tool execution failed.</system>"
+
+
+def _spell_kimi(message: JsonObject) -> JsonObject:
+    """A message of the log as a chat has it."""
+    wire: JsonObject = {"role": text_at(message, "role"), "content": message.get("content")}
+    if isinstance(wire["content"], list):
+        wire["content"] = [*map(_spell_kimi_part, objects_in(wire["content"]))]
+    if called := objects_in(message.get("toolCalls")):
+        wire["tool_calls"] = [
+            {
+                "id": text_at(one, "id"),
+                "type": "function",
+                "function": {"name": text_at(one, "name"), "arguments": one.get("arguments")},
+            }
+            for one in called
+        ]
+    if id := text_at(message, "toolCallId"):
+        wire["tool_call_id"] = id
+    return wire
+
+
+def _spell_kimi_part(part: JsonObject) -> JsonObject:
+    """A part of content; media are spelled otherwise in the log than in a chat."""
+    media = {"imageUrl": "image_url", "audioUrl": "audio_url", "videoUrl": "video_url"}
+    return {media.get(key, key): value for key, value in part.items()}
+
+
+def _spell_kimi_result(result: JsonObject) -> Json:
+    """What a tool returned as the model is told it: with the note, and with a word on a failure.
+
+    How long some tools took stands in their first line then; the log has no such line.
+    """
+    output, note = result.get("output"), text_at(result, "note")
+    parts: list[Json] = [{"type": "text", "text": output}] if isinstance(output, str) else []
+    parts += [*map(_spell_kimi_part, objects_in(output))] if isinstance(output, list) else []
+    texts = [_KIMI_FAILED] if result.get("isError") else []
+    texts += [text_at(one, "text") for one in objects_in(parts)]
+    if all("text" in one for one in objects_in(parts)):
+        return "\n".join((*texts, note) if note else texts)
+    notes: list[Json] = [{"type": "text", "text": note}] if note else []
+    failed: list[Json] = [
+        {"type": "text", "text": one} for one in texts[:1] if result.get("isError")
+    ]
+    return [*failed, *parts, *notes]
+
+
+def _kimi_code_counts(counts: JsonObject) -> JsonObject:
+    names = {
+        "inputOther": "input_other", "output": "output",
+        "inputCacheRead": "input_cache_read", "inputCacheCreation": "input_cache_creation",
+    }  # fmt: skip
+    return {new: counts[old] for old, new in names.items() if old in counts}
+
+
+def _count_of(row: JsonObject, name: str) -> int:
+    value = row.get(name)
+    return value if isinstance(value, int) else 0
 
 
 # --- Aider: what was said in a terminal, and what was sent

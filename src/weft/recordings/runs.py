@@ -279,6 +279,8 @@ class _Copilot:
         """The model of the session, where an answer does not say its own."""
         self._call = ""
         """The request whose answer is being read."""
+        self._usages: dict[str, JsonObject] = {}
+        """What was counted, by the request."""
         self._parts: list[Part] = []
         self._facts: JsonObject = {}
         self._time: float | None = None
@@ -302,6 +304,9 @@ class _Copilot:
             self._answer(data, line.where, time)
         elif kind == "assistant.usage":
             self._facts = {**self._facts, "usage": data}
+        elif kind == "session.usage_record":  # before the answer, and those of other requests
+            usage = object_in(data.get("usage"))
+            self._usages[text_at(usage, "apiCallId")] = usage
         elif kind == "tool.execution_complete":
             self._flush()
             transcript.place = line.where
@@ -393,16 +398,23 @@ class _Copilot:
     def _flush(self) -> None:
         if not self._parts:  # what was counted may stand before the answer
             return
-        counts = object_in(self._facts.get("usage"))
+        counted = self._usages.pop(self._call, {})
+        counts = {**object_in(self._facts.get("usage")), **counted}
         counts = {"output": self._facts.get("outputTokens"), **counts}
         model = text_at(self._facts, "model") or text_at(counts, "model") or self._model
-        self.transcript.answer(self._parts, time=self._time, model=model, counts=counts)
+        reason = text_at(counts, "finishReason") or None
+        self.transcript.answer(
+            self._parts, time=self._time, model=model, counts=counts, finish_reason=reason
+        )
         self._parts, self._facts, self._call = [], {}, ""
 
     def end(self, name: str) -> Recording:
         """The whole session."""
         self._flush()
         transcript = self.transcript
+        for usage in self._usages.values():
+            spent = compact({key: value for key, value in usage.items() if "Tokens" in key})
+            transcript.put_aside("token counts", f"of another request: {spent}", transcript.where)
         return transcript.recording(self.id or name, answered=not transcript.is_waiting)
 
 
