@@ -387,8 +387,8 @@ def read_kimi(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterato
     yield transcript.recording(name, answered=not transcript.is_waiting)
 
 
-def _take_kimi(transcript: Transcript, said: "_KimiMessage") -> None:
-    row, time, place = said.wire, said.time, transcript.place
+def _take_kimi(transcript: Transcript, message: "_KimiMessage") -> None:
+    row, time, place = message.wire, message.time, transcript.place
     content = row.get("content")
     listed = objects_in(content) if isinstance(content, list) else []
     thoughts = [text_at(one, "think") for one in listed if one.get("type") == "think"]
@@ -396,22 +396,22 @@ def _take_kimi(transcript: Transcript, said: "_KimiMessage") -> None:
     words: Json = (rest or None) if isinstance(content, list) else content
     parts = [thought_part(one) for one in thoughts if one]
     if row.get("role") == "tool" and isinstance(content, list):  # a chat has no pictures in results
-        shown = _read_kimi({"role": "user", "content": words}, place)
-        text = "".join(one.text or "" for one in shown)
-        media = [one for one in shown if one.kind == "media"]
+        pieces = _read_kimi({"role": "user", "content": words}, place)
+        text = "".join(one.text or "" for one in pieces)
+        media = [one for one in pieces if one.kind == "media"]
         id = text_at(row, "tool_call_id")
         parts.append(shown_result(id, "", text_response(text), media))
     else:
         parts += _read_kimi({**row, "content": words}, place)
-    if said.is_summary:
+    if message.is_summary:
         transcript.summary(parts, time=time)
     elif row.get("role") == "assistant":
         transcript.answer(
             parts,
             time=time,
-            counts=_kimi_counts(said.counts),
-            model=said.model,
-            finish_reason=said.finish_reason or None,
+            counts=_kimi_counts(message.counts),
+            model=message.model,
+            finish_reason=message.finish_reason or None,
         )
     elif row.get("role") == "tool":
         transcript.results(parts, time=time)
@@ -538,8 +538,8 @@ class _KimiWire:
             message: JsonObject = {"role": "assistant", "content": [*self.pieces]}
             if self.calls:
                 message["tool_calls"] = [*self.calls]
-            said = _KimiMessage(message, self.transcript.place, self.time, counts=self.counts)
-            _take_kimi(self.transcript, said)
+            answer = _KimiMessage(message, self.transcript.place, self.time, counts=self.counts)
+            _take_kimi(self.transcript, answer)
         for where, payload, time in self.results:
             returned = object_in(payload.get("return_value") or payload.get("result"))
             content = returned.get("output") or text_at(returned, "message")
@@ -675,8 +675,8 @@ class _KimiLog:
     def _sum_up(self, row: JsonObject, where: str, time: float | None) -> None:
         """A summary takes the place of what was said; beside it stay some words of the user's."""
         asked = [one for one in self.messages if one.is_asked]
-        kept, head = (_count_of(row, f"kept{one}UserMessageCount") for one in ("", "Head"))
-        tail = kept - head
+        count, head = (_count_of(row, f"kept{one}UserMessageCount") for one in ("", "Head"))
+        tail = count - head
         stays = [*asked[:head], *(asked[-tail:] if tail > 0 else ())]
         summary = row.get("contextSummary") or row.get("summary")
         words = text_at(object_in(summary), "text") if isinstance(summary, dict) else summary
