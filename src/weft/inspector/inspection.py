@@ -516,13 +516,8 @@ class Inspection:
             )
         return step.request
 
-    def alone(
-        self, number: int, variant: "Variant", step: AnsweredStep | None = None
-    ) -> "Inspection":
-        """One step compiled otherwise, and the one that it follows; the others have no request.
-
-        `step` says where it is in the log, for who knows that already.
-        """
+    def alone(self, number: int, variant: Variant) -> "Inspection":
+        """One step compiled otherwise, and the one that it follows; the others have no request."""
         rehearsed = self._rehearsed.get(variant)
         if rehearsed is not None:
             return rehearsed
@@ -532,15 +527,18 @@ class Inspection:
         if known is not None:
             self._alone.move_to_end((number, variant))
             return known
-        step = step or self.step(number)
         alone = self.under(variant)
         alone.shared.declarations = self.shared.declarations
-        answered = alone._walk.alone(self.session, step.place)._replace(number=number)
-        alone.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [answered]
+        alone.rebuild_only(self.step(number))
         self._alone[number, variant] = alone
         while len(self._alone) > _FEW:
             self._alone.popitem(last=False)
         return alone
+
+    def rebuild_only(self, step: AnsweredStep) -> None:
+        """Rebuild this step, and of those before it only the one that it follows."""
+        answered = self._walk.alone(self.session, step.place)._replace(number=step.number)
+        self.__dict__["steps"] = [step._replace(request=None)] * (step.number - 1) + [answered]
 
     # The film strip
 
