@@ -516,8 +516,13 @@ class Inspection:
             )
         return step.request
 
-    def alone(self, number: int, variant: Variant) -> "Inspection":
-        """One step compiled otherwise, and the one that it follows; the others have no request."""
+    def alone(
+        self, number: int, variant: "Variant", step: AnsweredStep | None = None
+    ) -> "Inspection":
+        """One step compiled otherwise, and the one that it follows; the others have no request.
+
+        `step` says where it is in the log, for who knows that already.
+        """
         rehearsed = self._rehearsed.get(variant)
         if rehearsed is not None:
             return rehearsed
@@ -529,7 +534,7 @@ class Inspection:
             return known
         alone = self.under(variant)
         alone.shared.declarations = self.shared.declarations
-        alone.rebuild_only(self.step(number))
+        alone.rebuild_only(step or self.step(number))
         self._alone[number, variant] = alone
         while len(self._alone) > _FEW:
             self._alone.popitem(last=False)
