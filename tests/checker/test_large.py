@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.linear import check_calls
+from tests.support.linear import calls, check_calls
 from weft import Agent, C, Fallback, Loop, Map, Parallel, Route, S, Sequence, check, race
 from weft.declare import Node
 
@@ -122,6 +122,12 @@ def test_four_times_the_agents_take_about_four_times_the_work(shape: str) -> Non
         return lambda: check(flow, inputs={"task": list[str]})
 
     check_calls(work, 160)
+
+
+def test_looking_for_a_key_that_nobody_declared_takes_no_second_walk() -> None:
+    flow = silent_chain(60)
+    check(flow)  # what is done once in a process is done
+    assert calls(lambda: check(flow)) < 1.2 * calls(lambda: check(flow, infer=False))
 
 
 def test_the_names_that_a_message_lists_are_few() -> None:

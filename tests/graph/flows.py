@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from weft import (
     Agent,
@@ -22,6 +23,7 @@ from weft import (
     while_,
 )
 from weft.declare import Node
+from weft.graph import Graph, graph_of
 
 
 def agent(name: str, instruction: str = "", **more: object) -> Agent:
@@ -190,3 +192,9 @@ class Wild:
     def _name(self, default: str) -> str:
         self.count += 1
         return default if self.random.random() < 0.7 else f"{default}_{self.count}"
+
+
+@cache
+def draw_wild(seed: int, size: int) -> Graph:
+    """The picture of a random flow, which several tests look at."""
+    return graph_of(Wild(seed).node(size))

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.graph.flows import Wild, agent
-from weft import Agent, Map, Parallel, Route, S, Sequence, Step, ToolContext, tool, until
+from tests.graph.flows import Wild, agent, draw_wild
+from tests.support.linear import calls
+from weft import Agent, Map, Parallel, Route, S, Sequence, Step, ToolContext, check, tool, until
 from weft.declare import Node
 from weft.diagnostics import Severity
 from weft.errors import UsageError
@@ -159,21 +160,26 @@ FRAMES = ("Parallel", "Race", "Fallback", "Timeout")
 
 def test_every_node_of_a_random_flow_is_in_its_picture_once() -> None:
     for seed in range(100):
-        flow = Wild(seed).node(25)
-        graph = graph_of(flow)
+        graph = draw_wild(seed, 30)
         ids = [vertex.id for vertex in graph.vertices]
         ids += [group.id for group in groups_of(graph.root)]
         assert len(set(ids)) == len(ids)
-        assert len(graph.vertices) - 2 == nodes(flow), seed
+        assert len(graph.vertices) - 2 == nodes(Wild(seed).node(30)), seed
         for link in graph.links:
             assert {link.source, link.target} <= set(ids)
         for edge in graph.edges:
             assert {edge.source, edge.target} <= set(ids)
 
 
+def test_a_picture_takes_no_walk_that_its_check_did_not_take() -> None:
+    flow = Wild(4).node(60)
+    check(flow)  # what is done once in a process is done
+    assert calls(lambda: graph_of(flow)) < 1.5 * calls(lambda: check(flow))
+
+
 def test_every_reader_of_a_written_key_has_an_edge() -> None:
     for seed in range(100):
-        graph = graph_of(Wild(seed).node(25))
+        graph = draw_wild(seed, 30)
         for edge in graph.edges:
             source = next(vertex for vertex in graph.vertices if vertex.id == edge.source)
             target = next(vertex for vertex in graph.vertices if vertex.id == edge.target)

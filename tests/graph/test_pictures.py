@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.graph.flows import WRITTEN, Wild
+from tests.graph.flows import WRITTEN, draw_wild
 from weft.compiler.report import columns
 from weft.graph import graph_of, to_mermaid, to_text
 
@@ -33,14 +33,14 @@ def test_the_mermaid_is_as_the_page_shows_it(title: str) -> None:
 @pytest.mark.parametrize("width", [100, 60, 40])
 def test_no_line_is_wider_than_the_page(width: int) -> None:
     for seed in range(40):
-        text = to_text(graph_of(Wild(seed).node(30)), width=width)
+        text = to_text(draw_wild(seed, 30), width=width)
         assert max(columns(line) for line in text.splitlines()) <= width, seed
         assert "\x1b" not in text
 
 
 def test_every_box_of_a_random_flow_stands_in_the_text() -> None:
     for seed in range(40):
-        graph = graph_of(Wild(seed).node(12))
+        graph = draw_wild(seed, 12)
         text = to_text(graph, width=4000)
         for vertex in graph.vertices:
             assert vertex.title in text, seed
@@ -48,14 +48,14 @@ def test_every_box_of_a_random_flow_stands_in_the_text() -> None:
 
 def test_plain_text_is_ascii() -> None:
     for seed in range(20):
-        text = to_text(graph_of(Wild(seed).node(20)), ascii_only=True)
+        text = to_text(draw_wild(seed, 20), ascii_only=True)
         assert text.isascii()
         assert max(len(line) for line in text.splitlines()) <= 100, seed
 
 
 def test_mermaid_labels_hold_no_markup() -> None:
     for seed in range(40):
-        text = to_mermaid(graph_of(Wild(seed).node(30)))
+        text = to_mermaid(draw_wild(seed, 30))
         for line in text.splitlines():
             if line.lstrip().startswith("%%"):
                 assert "{" not in line
@@ -67,7 +67,7 @@ def test_mermaid_labels_hold_no_markup() -> None:
 
 def test_mermaid_declares_what_it_connects() -> None:
     for seed in range(40):
-        text = to_mermaid(graph_of(Wild(seed).node(30)))
+        text = to_mermaid(draw_wild(seed, 30))
         declared = set(re.findall(r"^ *(?:subgraph )?(\w+)[\[({]", text, re.M))
         ends = re.findall(r'^ *(\w+) (?:-->|-\.->)(?:\|".*"\|)? (\w+)$', text, re.M)
         assert ends

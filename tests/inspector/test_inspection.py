@@ -33,6 +33,7 @@ from weft.inspector.sources import StoredSessions, key_text
 from weft.inspector.trust import describe_trust
 from weft.recordings import read_file, recording_of
 from weft.recordings.read import read_recordings
+from weft.replay.steps import compile_before
 from weft.session import Event, MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, make_session, usage
 from weft.values import JsonObject, compact
@@ -131,6 +132,23 @@ def test_forcing_an_event_in_puts_it_back() -> None:
     assert "Fly me to City0" not in RequestView(inspection, 12).text
     assert "Fly me to City0" in answer["view"]["text"]
     assert answer["tokens"] > answer["tokens_now"]
+
+
+def test_forcing_in_rebuilds_the_step_and_the_one_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inspection, _ = inspected()
+    first = inspection.session.events[0]
+    inspection.request(12)
+    rebuilt: list[Event] = []
+
+    def count(event: Event, *args: object, **options: object) -> object:
+        rebuilt.append(event)
+        return compile_before(event, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("weft.replay.steps.compile_before", count)
+    questions.force_in(inspection, 12, [first.id])
+    assert rebuilt == [step.event for step in inspection.steps[-2:]]
 
 
 def test_what_if_is_what_the_compiler_makes_of_it() -> None:

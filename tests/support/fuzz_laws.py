@@ -203,7 +203,7 @@ class Outcome:
         if depth == "all" and not look.brief:
             report = request.explain()
             facets["prompt"] = str(request.prompt)
-            facets["report"] = json.dumps(report.to_dict(), indent=1)
+            facets["report"] = json.dumps(report.to_dict())
             facets["text"] = str(report)
             self.faults += _unaccounted(request, session)
             for dialect in fuzz_words.DIALECTS:

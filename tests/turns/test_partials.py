@@ -17,6 +17,8 @@ from weft.errors import StoreError
 from weft.ir import ModelResponse, Prompt
 from weft.models.scripted import chunks
 from weft.session import Event, SessionKey
+from weft.stores import open_store
+from weft.stores.postgres_processes import News
 from weft.stores.relay import (
     Relay,
     RelayingStore,
@@ -46,6 +48,13 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def app() -> str:
     """An app that no other test knows."""
     return f"app_{uuid4().hex}"
+
+
+@pytest.fixture(autouse=True)
+def no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a slow database: where a limit is over, pieces are left out."""
+    for limit in ("_LISTEN_LIMIT", "_FLUSH_LIMIT"):
+        monkeypatch.setattr(f"weft.stores.relay.{limit}", 20.0)
 
 
 class GatedModel(ScriptedModel):
@@ -165,7 +174,7 @@ async def test_nobody_is_sent_anything_where_nobody_follows(
 
         monkeypatch.setattr(store.relay._carrier, "send", note)  # pyright: ignore[reportPrivateUsage]
         await runner.run("hi", session_id="s", config=STREAM)
-        await asyncio.sleep(0.1)
+        await store.relay.flush()
     assert sent == []
     if address.startswith("sqlite"):
         assert not live_file(Path(address.removeprefix("sqlite:///"))).exists()
@@ -322,6 +331,39 @@ async def test_a_long_piece_goes_through_the_database(address: str, app: str) ->
         await running
         seen = await reading
     assert [event.text for event in seen if event.partial] == [*words]
+
+
+async def test_who_follows_is_told_of_growth_and_of_pieces_by_one_connection(
+    postgres_url: str, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is sent while another connection takes over is lost."""
+    rounds: list[object] = []
+    listen = News._listen  # pyright: ignore[reportPrivateUsage]
+
+    async def count(news: News, server: object, hears: asyncio.Event) -> None:
+        rounds.append(hears)
+        await listen(news, server, hears)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(News, "_listen", count)
+    store, key = open_store(postgres_url), SessionKey(app, "user", "s")
+    assert isinstance(store, RelayingStore)
+    taken: list[StreamedPiece] = []
+    await store.create(key)
+    store.relay.follow(key, taken.append)
+    async with asyncio.timeout(10):
+        await store.relay.catch_up()  # nobody listens yet: there is no mark to wait for
+    await store.relay.listening()
+    assert len(rounds) == 1
+    await store.changed([key], seconds=0)
+    piece = StreamedPiece(Event(author="bot", content=to_content("so"), partial=True), 0, 1)
+    run = store.relay.begin(key, list, store.relay.name)
+    assert run is not None
+    run.send(piece)
+    await run.flush()
+    await store.relay.catch_up()
+    assert [one.event.text for one in taken] == ["so"]
+    assert len(rounds) == 1
+    await store.close()
 
 
 class LateCarrier:

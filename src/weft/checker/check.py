@@ -44,7 +44,7 @@ def check(
     `allow` are codes to leave out everywhere; an agent's own `allow` holds for its findings.
     Without `infer`, an agent writes a key only if it says so.
     """
-    _require_node(node)
+    require_node(node)
     return diagnose(node, inputs, allow=allow, infer=infer)
 
 
@@ -56,7 +56,13 @@ def diagnose(
     infer: bool,
 ) -> Findings:
     """The findings of `check` for a caller that surely passes a node."""
-    record, keys = walk_program(node, inputs, infer=infer)
+    return diagnose_walk(*walk_program(node, inputs, infer=infer), allow=allow)
+
+
+def diagnose_walk(
+    record: WalkRecord, keys: Mapping[str, str], *, allow: Iterable[str] = ()
+) -> Findings:
+    """The findings of a flow that was walked; `keys` are the inferred ones by agent."""
     allowed = set(allow)
     findings: dict[str, Diagnostic] = {}
     agents = {agent.name: agent for agent in record.survey.members}
@@ -80,11 +86,8 @@ def walk_program(
     survey, world = Survey(node), _world_of(inputs)
     if survey.takes_inputs:
         world = with_declared(world, Walk(survey).run(world).inputs)
-    keys: dict[str, str] = {}
     # first: a key that an agent writes without saying so changes what every rule finds
-    if infer:
-        survey, keys = _with_inferred(survey, world)
-    return Walk(survey).run(world), keys
+    return _walk_inferred(survey, world) if infer else (Walk(survey).run(world), {})
 
 
 def _report_inferred(agent: Agent, key: str) -> Diagnostic:
@@ -108,7 +111,8 @@ def _report_inferred(agent: Agent, key: str) -> Diagnostic:
     )
 
 
-def _require_node(node: Node) -> None:
+def require_node(node: Node) -> None:
+    """Refuse what is not a node."""
     if not isinstance(cast("object", node), Agent | Composable):
         raise UsageError(
             f"{describe_kind(node)} cannot be checked",
@@ -122,17 +126,22 @@ def _require_node(node: Node) -> None:
 
 def inferred_keys(node: Node, world: World) -> dict[str, str]:
     """By agent: the inferred key that it writes, if the flow starts in this world."""
-    return _with_inferred(Survey(node), world)[1]
+    survey = Survey(node)
+    # most flows have nobody who could write one, and a run asks this of every flow
+    if not any(_pairs(survey)):
+        return {}
+    return _walk_inferred(survey, world)[1]
 
 
-def _with_inferred(survey: Survey, world: World) -> tuple[Survey, dict[str, str]]:
-    """The flow with inferred keys declared, and these keys by agent."""
+def _walk_inferred(survey: Survey, world: World) -> tuple[WalkRecord, dict[str, str]]:
+    """The record of the flow with inferred keys declared, and these keys by agent."""
     node, keys = survey.root, dict[str, str]()
+    record = Walk(survey).run(world)
     # one inferred key may make another certain
-    while more := _more(survey, world):
+    while more := _more(record):
         keys.update(more)
-        survey = Survey(with_keys(node, keys))
-    return survey, keys
+        record = Walk(Survey(with_keys(node, keys))).run(world)
+    return record, keys
 
 
 def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
@@ -144,13 +153,13 @@ def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
     )
 
 
-def _more(survey: Survey, world: World) -> dict[str, str]:
+def _more(record: WalkRecord) -> dict[str, str]:
     """Agents that must write a key, and the key. No key twice: one writer may be enough."""
-    pairs = list(_pairs(survey))
+    pairs = list(_pairs(record.survey))
     if not pairs:
         return {}
     sites: dict[int, list[Site]] = {}
-    for site in Walk(survey).run(world).sites:
+    for site in record.sites:
         sites.setdefault(id(site.node), []).append(site)
     keys: dict[str, str] = {}
     for first, second in pairs:

@@ -8,6 +8,7 @@ import json
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from textwrap import wrap
 from typing import Literal, assert_never, cast
 
@@ -374,6 +375,10 @@ def clip(text: str, width: int, *, keep: str = "start") -> str:
     return "".join([*taken, "…"]) if keep == "start" else "".join([*taken, "…"])[::-1]
 
 
+_CHARACTERS = 4096
+"""Characters whose width is kept: the letters of a language are few."""
+
+
 def columns(text: str) -> int:
     """How many columns the text takes in a terminal."""
     if text.isascii():
@@ -381,6 +386,7 @@ def columns(text: str) -> int:
     return sum(_columns(char) for char in text)
 
 
+@lru_cache(_CHARACTERS)
 def _columns(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0

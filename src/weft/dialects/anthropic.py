@@ -1137,7 +1137,7 @@ _RESTS_AT_HIGH = r"claude-opus-5($|-20)"
 
 def _refuse_sampling(wire: JsonObject, model: str) -> Findings:
     if not facts_for(model).sampling:
-        yield from refuse_unsupported(wire, "", _SAMPLING_DEFAULTS, model)
+        yield from refuse_unsupported(wire, _SAMPLING_DEFAULTS, model)
     elif re.match(_ONE_OF_TWO, model) and {"temperature", "top_p"} <= wire.keys():
         message = f"{model} takes either `temperature` or `top_p`"
         yield Finding(OPTION, "/top_p", message, "leave out one of them")
@@ -1176,7 +1176,7 @@ def _refuse_thinking(wire: JsonObject, model: str) -> Findings:
         message = f"the budget of {budget:g} is not below max_tokens, {limit:g}"
         hint = "raise max_output_tokens above it"
         yield Finding(OPTION, "/thinking/budget_tokens", message, hint)
-    yield from refuse_unsupported(wire, "", {"temperature": 1, "top_k": None}, "a thinking model")
+    yield from refuse_unsupported(wire, {"temperature": 1, "top_k": None}, "a thinking model")
     share = number(wire.get("top_p"))
     if share is not None and share < 0.95:
         yield Finding(OPTION, "/top_p", "`top_p` is below 0.95 while thinking", "leave it out")

@@ -155,15 +155,13 @@ def refuse_range(wire: JsonObject, path: str, limits: tuple[float, float]) -> Fi
         )
 
 
-def refuse_unsupported(
-    fields: JsonObject, above: str, names: Mapping[str, Json], who: str
-) -> Findings:
+def refuse_unsupported(fields: JsonObject, names: Mapping[str, Json], who: str) -> Findings:
     """Options that are set and that this model takes only one value of, if any."""
     for name, only in names.items():
         value = fields.get(name)
         if value is not None and value != only and not (value == [] or value is False):
             yield Finding(
-                OPTION, f"{above}/{name}", f"{who} does not take `{name}`", f"leave out `{name}`"
+                OPTION, f"/{name}", f"{who} does not take `{name}`", f"leave out `{name}`"
             )
 
 

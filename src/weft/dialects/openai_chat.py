@@ -1220,9 +1220,9 @@ def _refuse_options(wire: JsonObject, model: str) -> Findings:
         message = f"there are {len(stops)} stop sequences, and {_MOST_STOPS} may be"
         yield Finding(OPTION, "/stop", message, "leave some out")
     if not reasons(model):
-        yield from refuse_unsupported(wire, "", {"verbosity": "medium"}, model)
+        yield from refuse_unsupported(wire, {"verbosity": "medium"}, model)
     if "search" not in model:
-        yield from refuse_unsupported(wire, "", {"web_search_options": None}, model)
+        yield from refuse_unsupported(wire, {"web_search_options": None}, model)
 
 
 def _refuse_tools(wire: JsonObject, model: str) -> Findings:
@@ -1237,7 +1237,7 @@ def _refuse_tools(wire: JsonObject, model: str) -> Findings:
     yield from refuse_functions(functions)
     if not listed:
         alone: dict[str, Json] = {"tool_choice": "none", "parallel_tool_calls": None}
-        yield from refuse_unsupported(wire, "", alone, "a request without tools")
+        yield from refuse_unsupported(wire, alone, "a request without tools")
     choice = object_at(wire, "tool_choice", "function")
     known = {tool.name for tool in functions}
     yield from refuse_undeclared([choice.get("name")], known, "/tool_choice/function/name")

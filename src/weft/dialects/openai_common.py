@@ -390,9 +390,9 @@ _HEARD = late_pattern(r"(audio|video|font)/")
 def refuse_options(wire: JsonObject, effort: Json, pointer: str, model: str) -> Findings:
     """An effort the model lacks, and what thinking shuts out."""
     if shuts_out_sampling(model, effort):
-        yield from refuse_unsupported(wire, "", _SHUT_OUT, f"{model}, which thinks,")
+        yield from refuse_unsupported(wire, _SHUT_OUT, f"{model}, which thinks,")
     if not takes_stops(model, effort):
-        yield from refuse_unsupported(wire, "", {"stop": None}, model)
+        yield from refuse_unsupported(wire, {"stop": None}, model)
     if is_openai(model):
         yield from refuse_effort(effort, pointer, model)
 

@@ -13,7 +13,7 @@ from weft.checker.agents import (
     why_writes_unknown,
     writes_of,
 )
-from weft.checker.check import check, walk_program
+from weft.checker.check import diagnose_walk, require_node, walk_program
 from weft.checker.functions import keys_of
 from weft.checker.rules.trust import is_source
 from weft.checker.world import Read, Site, WalkRecord, Writer
@@ -56,13 +56,12 @@ def graph_of(
 
     `problems` are marked in place of what `check` finds.
     """
-    if isinstance(inputs, Iterator):
-        inputs = list(inputs)  # they are read twice
+    require_node(node)
+    record, keys = walk_program(node, inputs, infer=infer)
     if problems is None:
-        problems = check(node, inputs=inputs, allow=allow, infer=infer)
+        problems = diagnose_walk(record, keys, allow=allow)
     # what is good to know is not marked in red
     marked = tuple(one for one in problems if one.severity is not Severity.INFO)
-    record, keys = walk_program(node, inputs, infer=infer)
     builder = _Builder(record, marked, keys)
     root = builder.visit(record.survey.root)
     ports = tuple(Port(key, key, "state") for key in record.start.facts)

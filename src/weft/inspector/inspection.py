@@ -532,15 +532,18 @@ class Inspection:
         if known is not None:
             self._alone.move_to_end((number, variant))
             return known
-        step = step or self.step(number)
         alone = self.under(variant)
         alone.shared.declarations = self.shared.declarations
-        answered = alone._walk.alone(self.session, step.place)._replace(number=number)
-        alone.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [answered]
+        alone.rebuild_only(step or self.step(number))
         self._alone[number, variant] = alone
         while len(self._alone) > _FEW:
             self._alone.popitem(last=False)
         return alone
+
+    def rebuild_only(self, step: AnsweredStep) -> None:
+        """Rebuild this step, and of those before it only the one that it follows."""
+        answered = self._walk.alone(self.session, step.place)._replace(number=step.number)
+        self.__dict__["steps"] = [step._replace(request=None)] * (step.number - 1) + [answered]
 
     # The film strip
 

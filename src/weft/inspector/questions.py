@@ -123,7 +123,9 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
     config = inspection.config
     root = rebuild_program(inspection.root, lambda agent: _with_forced(agent, config))
     forced = inspection.with_forced(session, root, forced_in)
-    view, now = _at(forced, number, Variant(), step=step), inspection.request(number)
+    forced.shared.declarations = declarations_of(inspection)
+    forced.rebuild_only(step)
+    view, now = RequestView(forced, number), inspection.request(number)
     for group in groups:
         _require_sent(view, group)
     cost, was = cost_of(view.request), cost_of(now)
@@ -341,12 +343,10 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
     )
 
 
-def _at(
-    inspection: Inspection, number: int, variant: Variant, *, step: AnsweredStep | None = None
-) -> RequestView:
+def _at(inspection: Inspection, number: int, variant: Variant) -> RequestView:
     """One step under a variant. Only it and the request before it are compiled."""
     declarations_of(inspection)  # the sources are read once for all variants
-    alone = inspection.alone(number, variant, step)
+    alone = inspection.alone(number, variant)
     known = alone.shared.last_view
     if isinstance(known, RequestView) and known.number == number:
         return known  # who goes to and fro between variants asks again

@@ -309,7 +309,7 @@ class News:
         self, server: ConnectionPool, keys: Iterable[SessionKey], seconds: float
     ) -> None:
         """Wait until one of the sessions may have grown, or `seconds` have passed."""
-        self.hear(server, {_GROWN: self._note_growth})
+        self.hear(server, {_GROWN: self.note_growth})
         numbers = {*map(lock_number, keys)}
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -336,6 +336,15 @@ class News:
     async def until_heard(self) -> None:
         """Wait until the connection listens."""
         await self._hears.wait()
+
+    def hears(self, channel: str) -> bool:
+        """Whether the connection listens to a channel now."""
+        return channel in self._channels and self._hears.is_set()
+
+    def note_growth(self, payload: str) -> None:
+        """Take note of a session that grew."""
+        self._changed.add(int(payload))
+        self._heard.set()
 
     async def close(self) -> None:
         """Tell what is to be told, and hear nothing more."""
@@ -381,10 +390,6 @@ class News:
             hears.clear()
             await asyncio.sleep(_AGAIN_AFTER)
 
-    def _note_growth(self, payload: str) -> None:
-        self._changed.add(int(payload))
-        self._heard.set()
-
 
 class ServerCarrier:
     """Partial events as notifications, to a channel of the process that follows."""
@@ -411,6 +416,9 @@ class ServerCarrier:
         channels: dict[str, Hear] = {}
         if follows:
             channels[self.name] = lambda text: self._hear(relay, text)
+            # who follows also waits for growth: another channel later is another connection, and
+            # what is sent until that one listens is lost
+            channels[_GROWN] = self._news.note_growth
         if runs:
             channels[_FOLLOWED] = lambda text: _note_announcement(relay, text)
         self._news.hear(await self._current(), channels)
@@ -436,6 +444,9 @@ class ServerCarrier:
 
     async def catch_up(self, relay: Relay) -> None:
         """Send a mark to this process, and wait for it: notifications keep their order."""
+        # without a connection that listens nothing comes, neither pieces nor the mark
+        if not self._news.hears(self.name):
+            return
         # the mark arrives after everything that was sent to this process before
         mark = f"={self._marked + 1}"
         self._marked += 1

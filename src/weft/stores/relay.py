@@ -42,6 +42,9 @@ _LOOK_EVERY = 0.25
 _WATCH_AFTER = 0.5
 """Seconds that a run streams until its process asks to be told who follows."""
 
+_LISTEN_LIMIT = 2.0
+"""Seconds that a run, or who follows one, waits at most until it hears from the database."""
+
 _FLUSH_LIMIT = 0.5
 """Seconds that a run, or who follows one, waits at most for the order of pieces and events."""
 
@@ -140,7 +143,7 @@ class Relay:
         """
         if self._here() is not None:
             with suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(2.0):
+                async with asyncio.timeout(_LISTEN_LIMIT):
                     await self._carrier.listen(self, follows=True)
 
     async def watch(self) -> bool:
@@ -150,7 +153,7 @@ class Relay:
         """
         if self._here() is not None:
             with suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(2.0):
+                async with asyncio.timeout(_LISTEN_LIMIT):
                     await self._carrier.listen(self, runs=True)
                 self._watches = True
         return self._watches

@@ -73,10 +73,10 @@ class PrintedOutput:
         return f"{head}\n[... cut: {self.size:,} bytes were printed ...]\n{tail}"
 
 
-def check_limits(kind: str, limits: Mapping[str, object], fractions: Iterable[str] = ()) -> None:
-    """Refuse a limit that is not a number above 0; those in `fractions` need not be whole."""
+def check_limits(kind: str, limits: Mapping[str, object]) -> None:
+    """Refuse a limit that is not a number above 0; seconds need not be whole."""
     for name, value in limits.items():
-        kinds = (int, float) if name in fractions else int
+        kinds = (int, float) if name == "seconds" else int
         right = isinstance(value, kinds) and not isinstance(value, bool)
         if not right or not 0 < cast("float", value) < 10**9:
             raise DeclarationError(

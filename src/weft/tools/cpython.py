@@ -90,7 +90,7 @@ class CPythonTool:
             name: cast("object", getattr(self, name))
             for name in ("seconds", "memory", "processes", "disk", "output")
         }
-        check_limits("CPythonTool", limits, ("seconds",))
+        check_limits("CPythonTool", limits)
         if self.memory < 64:
             raise DeclarationError(
                 f"Python does not start in {self.memory} megabytes",

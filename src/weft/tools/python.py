@@ -73,7 +73,7 @@ class PythonTool:
             name: cast("object", getattr(self, name))
             for name in ("seconds", "memory", "recursion", "calls", "output", "file_size")
         }
-        check_limits("PythonTool", limits, ("seconds",))
+        check_limits("PythonTool", limits)
         if self.memory < 8:
             raise DeclarationError(
                 f"code does not run in {self.memory} megabytes",
