@@ -1,23 +1,22 @@
 """`weft replay`: recorded sessions under other policies and models, and what that costs."""
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from weft.cli.imports import aside_lines, merged_aside
-from weft.cli.inputs import (
-    RecordingsRead,
-    find_session,
-    list_sessions,
-    open_existing_store,
-    read_what_can_be_read,
-)
+from weft.cli.inputs import find_session, list_sessions, open_existing_store
 from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json, show_progress
+from weft.cli.recorded import (
+    RecordingsRead,
+    aside_lines,
+    merged_aside,
+    read_what_can_be_read,
+    tell_failures,
+)
 from weft.declare import Agent, C, Policy
 from weft.declare.words import policy_from
 from weft.diagnostics import safe
@@ -108,9 +107,7 @@ def replay_command(options: CommandOptions) -> int:
             for line in frontier_lines(drawn):
                 print(line)
             print(f"wrote {options.frontier}")
-    for error in read.failed:
-        print(f"error: {safe(str(error))}", file=sys.stderr)
-    return 1 if read.failed else 0
+    return tell_failures(read.failed)
 
 
 def _print(
