@@ -107,7 +107,7 @@ def _print(outcome: ImportOutcome, options: CommandOptions) -> None:
                 f" ({recording.format}{model}; {_counts_in_words(recording)})"
             )
         )
-    for line in aside_lines(recording for _, recording in outcome.stored):
+    for line in aside_lines(one for _, recording in outcome.stored for one in recording.aside):
         print(safe(line))
     apps = {key.app_name for key, _ in outcome.stored}
     print(

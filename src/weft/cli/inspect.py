@@ -173,7 +173,7 @@ def _recorded_bill(options: CommandOptions) -> tuple[Inspection, int]:
     code = tell_failures(read.failed)
     name = Path(options.id).name
     chosen = choose_recording(read.recordings, options.session, where=name, flag="--recording")
-    tell_asides([chosen])
+    tell_asides(chosen.aside)
     return Inspection.of_recording(chosen, model=options.model), code
 
 
@@ -237,7 +237,7 @@ def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[Sessio
             )
         read = read_what_can_be_read(files_in(recordings), options)
         tell_failures(read.failed)
-        tell_asides(read.recordings)
+        tell_asides(read.aside)
         source = RecordedSessions(
             read.recordings, model=options.model, redact=redact, unreadable=read.failed
         )
@@ -279,7 +279,7 @@ def _write(options: CommandOptions, file: Path, redact: tuple[Redact, ...]) -> i
     else:
         read, key = _read_one_recording(options), "1"
         code = tell_failures(read.failed)
-        tell_asides(read.recordings)
+        tell_asides(read.aside)
         (recording,) = read.recordings
         inspection = Inspection.of_recording(recording, model=options.model, redact=redact)
         again = ["weft", "inspect", *(options.listed or ())]

@@ -13,6 +13,7 @@ from weft.diagnostics import safe
 from weft.errors import SessionError, UsageError
 from weft.recordings import Aside, Recording, read_files
 from weft.recordings.recording import merge_asides
+from weft.recordings.shelf import LARGE, Shelf
 
 
 def tell_failures(failed: Iterable[SessionError]) -> int:
@@ -24,27 +25,16 @@ def tell_failures(failed: Iterable[SessionError]) -> int:
     return code
 
 
-def tell_asides(recordings: Iterable[Recording]) -> None:
+def tell_asides(aside: Iterable[Aside]) -> None:
     """Name on stderr what was set aside."""
-    for line in aside_lines(recordings):
+    for line in aside_lines(aside):
         print(safe(line), file=sys.stderr)
 
 
-def aside_lines(recordings: Iterable[Recording]) -> list[str]:
+def aside_lines(aside: Iterable[Aside]) -> list[str]:
     """What is in the files and in no session, with counts and reasons."""
-    listed = merged_aside(recordings)
-    if not listed:
-        return []
-    return ["set aside:", *(f"  {one}" for one in listed)]
-
-
-def merged_aside(recordings: Iterable[Recording]) -> list[Aside]:
-    """What was set aside in all of them, by kind; the most frequent first."""
-    return [*merge_asides(one for recording in recordings for one in recording.aside)]
-
-
-_LONG = 20_000_000
-"""Bytes of files that take so long to read that a person is shown how far it is."""
+    listed = merge_asides(aside)
+    return ["set aside:", *(f"  {one}" for one in listed)] if listed else []
 
 
 def read_recorded_files(
@@ -54,7 +44,6 @@ def read_recorded_files(
 
     What cannot be read is added to `failed`.
     """
-    size = sum(file.stat().st_size for file in files)
     read = partial(
         read_files,
         files,
@@ -62,21 +51,34 @@ def read_recorded_files(
         lenient=options.lenient,
         failed=failed,
     )
-    if size < _LONG:
+    if not _are_large(files):
         yield from read()
         return
     with show_progress("reading", 100) as tell:
-        yield from read(
-            progress=lambda name, done, whole: tell(done * 100 // max(1, whole), f"% of {name}")
-        )
+
+        def tell_share(name: str, done: int, size: int) -> None:
+            percent = done * 100 // max(1, size)
+            tell(percent, f"{percent}% of {name}")
+
+        yield from read(progress=tell_share)
 
 
 @dataclass
 class RecordingsRead:
     """The recordings, and what could not be read."""
 
-    recordings: list[Recording] = field(default_factory=list[Recording])
+    recordings: Sequence[Recording] = ()
     failed: list[SessionError] = field(default_factory=list[SessionError])
+    aside: Sequence[Aside] = ()
+    """What was set aside in all of them, by kind; the most frequent first."""
+
+
+def _are_large(files: Sequence[Path]) -> bool:
+    """Whether files take long to read, and more memory than they should."""
+    return sum(file.stat().st_size for file in files) > LARGE
+
+
+_MERGED_AT = 1_000
 
 
 def read_what_can_be_read(files: Sequence[Path], options: CommandOptions) -> RecordingsRead:
@@ -84,11 +86,17 @@ def read_what_can_be_read(files: Sequence[Path], options: CommandOptions) -> Rec
 
     An error where there is nothing else.
     """
-    read = RecordingsRead()
-    read.recordings += islice(read_recorded_files(files, options, read.failed), options.limit)
-    if not read.recordings:
-        raise read.failed[0]
-    return read
+    failed: list[SessionError] = []
+    recordings = Shelf[Recording]() if _are_large(files) else list[Recording]()
+    aside: list[Aside] = []
+    for one in islice(read_recorded_files(files, options, failed), options.limit):
+        recordings.append(one)
+        aside += one.aside
+        if len(aside) > _MERGED_AT:
+            aside = [*merge_asides(aside)]
+    if not recordings:
+        raise failed[0]
+    return RecordingsRead(recordings, failed, merge_asides(aside))
 
 
 def choose_recording(

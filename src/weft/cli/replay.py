@@ -13,7 +13,6 @@ from weft.cli.printing import print_json, show_progress
 from weft.cli.recorded import (
     RecordingsRead,
     aside_lines,
-    merged_aside,
     read_what_can_be_read,
     tell_failures,
 )
@@ -80,7 +79,7 @@ def replay_command(options: CommandOptions) -> int:
             source=source,
             facts=facts,
             sessions=sessions,
-            aside=merged_aside(read.recordings),
+            aside=read.aside,
             unreadable=[str(error) for error in read.failed],
         )
         html.write_text(page, "utf-8", errors="backslashreplace")
@@ -93,7 +92,7 @@ def replay_command(options: CommandOptions) -> int:
             ],
             "to_get_this": [*ways_to_get(trials, facts)],
             "recorded": facts.as_json(),
-            "aside": [one.as_json() for one in merged_aside(read.recordings)],
+            "aside": [one.as_json() for one in read.aside],
             "unreadable": [str(error) for error in read.failed],
         }
         print_json(fields)
@@ -122,7 +121,7 @@ def _print(
         print(line)
     for line in (*shares(trials), *savings(trials)):
         print(line)
-    for line in aside_lines(read.recordings):
+    for line in aside_lines(read.aside):
         print(safe(line))
     for line in ways_to_get(trials, facts):
         print(line)

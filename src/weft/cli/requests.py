@@ -88,7 +88,7 @@ def recorded_request(options: CommandOptions) -> tuple[Compilation, int]:
     recording = choose_recording(
         read.recordings, options.session, where=path.name, flag="--session"
     )
-    tell_asides([recording])
+    tell_asides(recording.aside)
     model = options.model or recording.asked_model or None
     requests = list(
         requests_of(recording, C.default(), model=model, as_recorded=options.model is None)

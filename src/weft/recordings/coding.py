@@ -56,12 +56,19 @@ def is_claude_code(row: JsonObject) -> bool:
 
 def read_claude_code(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
     """The conversations of a transcript: one, or several where files were put together."""
-    for session in _split_sessions(lines):
+    for session in split_sessions(lines):
         yield from _read_session(session, name, where)
 
 
-def _split_sessions(lines: Sequence[TranscriptLine]) -> list[list[TranscriptLine]]:
-    """Lines by the session they are of; a session that goes on under a new id is one."""
+SESSION_KEYS = ("sessionId", "session_id", "parentUuid", "logicalParentUuid", "uuid")
+"""What tells which session a line is of."""
+
+
+def split_sessions(lines: Sequence[TranscriptLine]) -> list[list[TranscriptLine]]:
+    """Lines by the session they are of; a session that goes on under a new id is one.
+
+    Of each line only `SESSION_KEYS` are looked at.
+    """
     sessions: list[list[TranscriptLine]] = []
     by_id: dict[str, list[TranscriptLine]] = {}
     by_uuid: dict[str, list[TranscriptLine]] = {}

@@ -62,6 +62,7 @@ from weft.recordings.chats import (
     read_goose_session,
 )
 from weft.recordings.coding import (
+    SESSION_KEYS,
     TranscriptLine,
     is_claude_code,
     is_codex,
@@ -73,6 +74,7 @@ from weft.recordings.coding import (
     read_codex_stream,
     read_opencode,
     read_opencode_stream,
+    split_sessions,
 )
 from weft.recordings.containers import (
     ZIP,
@@ -139,6 +141,7 @@ from weft.recordings.runs import (
     read_pi,
     read_qwen,
 )
+from weft.recordings.shelf import LARGE, Shelf
 from weft.recordings.spans import (
     FLAVOURS,
     NOT_CAPTURED,
@@ -249,6 +252,11 @@ def read_file(
                         read = _Values(label, format, lenient=lenient).stream(log)
                         yield from _with(_with_own_ids(read), asides)
                         return
+                    sessions = _SessionsFile.find(plain, label, progress)
+                    if sessions is not None:
+                        read = _Values(label, format, lenient=lenient).sessions(sessions)
+                        yield from _with(_with_own_ids(read), asides)
+                        return
                     data = plain.read()
     except OSError as error:
         raise SessionError(
@@ -339,6 +347,8 @@ class _LogFile:
         self._noun = ": recording " if is_split else ":"
         self.name = name
         self._progress = progress
+        self.size = file.seek(0, 2)
+        file.seek(0)
         self.count = 0
         """How many lines it has that are not empty."""
         self.zeros: list[int] = []
@@ -400,6 +410,92 @@ class _LogFile:
             if self._progress is not None:
                 self._progress(self.name, read, at)
             yield number, line if place else line.removeprefix(_MARK)
+
+
+class _SessionsFile:
+    """A large file of transcripts that were put together: read session by session."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        name: str,
+        progress: Progress | None,
+        sessions: list[list[tuple[int, int]]],
+    ) -> None:
+        self._file = file
+        self._name = name
+        self._progress = progress
+        self._sessions = sessions
+        """The number of each line, and its place."""
+
+    @classmethod
+    def find(cls, file: BinaryIO, name: str, progress: Progress | None) -> "_SessionsFile | None":
+        """The sessions that a file has, None if it is short or has only one."""
+        size = file.seek(0, 2)
+        file.seek(0)
+        first = parse_json(file.readline().strip(_BLANK).removeprefix(_MARK))
+        file.seek(0)
+        if size <= LARGE or not isinstance(first, dict):
+            return None
+        line_format = _line_format_of([cast("JsonObject", first)], None)
+        if line_format is None or line_format.read is not read_claude_code:
+            return None
+        rows: list[TranscriptLine] = []
+        at = 0
+        for number, line in enumerate(file, 1):
+            if line.strip(_BLANK):
+                row: JsonObject = {"number": number, "at": at, **_session_keys_in(line)}
+                rows.append(TranscriptLine("", row))
+            at += len(line)
+        file.seek(0)
+        sessions = split_sessions(rows)
+        if len(sessions) < 2:
+            return None
+        places = [
+            [(cast("int", row.value["number"]), cast("int", row.value["at"])) for row in session]
+            for session in sessions
+        ]
+        return cls(file, name, progress, places)
+
+    def sessions(self) -> Iterator[list[tuple[int, bytes]]]:
+        """The lines of each session, with their numbers."""
+        size = self._file.seek(0, 2)
+        read = 0
+        for session in self._sessions:
+            lines: list[tuple[int, bytes]] = []
+            for number, place in session:
+                self._file.seek(place)
+                line = self._file.readline()
+                read += len(line)
+                lines.append((number, line if place else line.removeprefix(_MARK)))
+            if self._progress is not None:
+                self._progress(self._name, read, size)
+            yield lines
+
+
+class _SessionKeys(msgspec.Struct):
+    """What a line of Claude Code says of the session that it is of."""
+
+    session: str = msgspec.field(default="", name="sessionId")
+    printed: str = msgspec.field(default="", name="session_id")
+    parent: str | None = msgspec.field(default=None, name="parentUuid")
+    logical: str | None = msgspec.field(default=None, name="logicalParentUuid")
+    uuid: str = ""
+
+
+_SESSION_KEYS = msgspec.json.Decoder(_SessionKeys)
+
+
+def _session_keys_in(line: bytes) -> JsonObject:
+    """The keys that tell a line's session. Nothing else of it is read, where that is possible."""
+    try:
+        keys = _SESSION_KEYS.decode(line)
+    except (ValueError, RecursionError):
+        value = parse_json(line)
+        whole = cast("JsonObject", value) if isinstance(value, dict) else {}
+        return {key: whole[key] for key in SESSION_KEYS if key in whole}
+    values = (keys.session, keys.printed, keys.parent, keys.logical, keys.uuid)
+    return dict(zip(SESSION_KEYS, values, strict=True))
 
 
 def _with_own_ids(recordings: Iterable[Recording]) -> Iterator[Recording]:
@@ -619,9 +715,11 @@ def _torn_line(error: SessionError | None) -> Asides:
     return asides
 
 
-def _with(recordings: Iterable[Recording], asides: Asides) -> Iterator[Recording]:
+def _with(
+    recordings: Iterable[Recording], asides: Asides, lost: Sequence[Aside] = ()
+) -> Iterator[Recording]:
     """The recordings, the first of them with what else was set aside."""
-    listed = asides.collect()
+    listed = (*lost, *asides.collect())
     for recording in recordings:
         yield recording._replace(aside=(*recording.aside, *listed)) if listed else recording
         listed = ()
@@ -667,6 +765,8 @@ class _Values:
         self.name = name
         self.format = format
         self.lenient = lenient
+        self.is_large = False
+        """Whether it holds more than memory should."""
         self.skipped = Asides()
         """Rows of a trace in which no model was asked."""
         self.ran: list[tuple[str, str]] = []
@@ -739,6 +839,7 @@ class _Values:
 
     def stream(self, log: _LogFile) -> Iterator[Recording]:
         """The recordings of a log, line by line; what its lines share is kept once."""
+        self.is_large = log.size > LARGE
         errors: list[SessionError] = []
         torn: list[SessionError] = []
         others: dict[int, TranscriptLine] = {}
@@ -761,16 +862,30 @@ class _Values:
                     else:
                         (torn if is_last else errors).append(_with_way_on(error))
 
-        joined = [*self._join(read_rows(), in_order=True)]
+        joined = self._join(read_rows(), in_order=True)
+        first = next(joined, None)  # all lines are read now
         asides = _torn_line(torn[0] if torn else None)
         for number in log.zeros:
             asides.add(*_ZEROS, log.place(number))
-        whole = _with(joined, asides)
+        whole = _with(itertools.chain(() if first is None else (first,), joined), asides)
         if others:  # the file of another program was appended
             lines = [others[number] for number in sorted(others)]
             none = {line.where: Asides() for line in lines}
             whole = itertools.chain(whole, self.rows(lines, none, None, ()))
         yield from self.require_some(whole, errors)
+
+    def sessions(self, file: _SessionsFile) -> Iterator[Recording]:
+        """The recordings of transcripts that were put together, session by session."""
+        errors: list[SessionError] = []
+
+        def read_sessions() -> Iterator[Recording]:
+            for lines in file.sessions():
+                try:
+                    yield from _read_lines(lines, self)
+                except SessionError as error:
+                    errors.append(error)
+
+        yield from _with_errors(read_sessions(), errors, lenient=self.lenient)
 
     def _is_transcript(self, value: JsonObject) -> bool:
         """Whether a line is of a transcript, and not a recording of its own."""
@@ -834,16 +949,18 @@ class _Values:
         self, recordings: Iterable[Recording], *, in_order: bool = False
     ) -> Iterator[Recording]:
         """The calls of a log as conversations, if no tool ran that none of them has called."""
-        joined = [*map(self._name_agents, join_calls(recordings, in_order=in_order))]
+        calls = join_calls(recordings, in_order=in_order, is_large=self.is_large)
+        named_calls = map(self._name_agents, calls)
+        joined = Shelf(named_calls) if self.is_large else [*named_calls]
         named = {name for name, _ in self.ran_in_spans}
         called = find_names(joined, named)
         ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]
         self.ran, self.ran_in_spans = [], []
-        joined = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
+        lost = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
         skipped = self.skipped
         if joined:  # they are named with the recordings next to them, once
             self.skipped = Asides()
-        yield from _with(joined, skipped)
+        yield from _with(joined, skipped, lost)
 
     def _name_agents(self, recording: Recording) -> Recording:
         """The calls with the agent that made them: the span around one may come after it."""
