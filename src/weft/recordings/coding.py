@@ -17,6 +17,7 @@ from weft.errors import SessionError, UsageError
 from weft.recordings.recording import (
     Recording,
     Transcript,
+    read_cost,
     read_usage,
     seconds,
     show_media,
@@ -273,6 +274,7 @@ class _ClaudeCode:
             usage=read_usage(whole, usage.get("output_tokens"), read),
             cache_write=written or None,
             cache_lifetime=lifetime_of_writes(usage) if written else None,
+            cost=read_cost(last.value),
         )
 
     def _parts(self, line: TranscriptLine, role: str) -> tuple[list[Part], list[Part]]:
@@ -723,6 +725,7 @@ def _take_opencode(transcript: Transcript, info: JsonObject, parts: list[JsonObj
         model=text_at(info, "modelID"),
         usage=read_usage(fresh + read + written, output, read) if isinstance(fresh, int) else None,
         cache_write=written or None,
+        cost=read_cost(info),
         error=text_at(failure, "name") or None,
     )
     if results:

@@ -116,6 +116,7 @@ from weft.recordings.recording import (
     find_other_fields,
     parse_json,
     raise_first,
+    read_cost,
     read_json,
     recording_of,
     replace_surrogates,
@@ -1335,6 +1336,7 @@ def _exchange_in(
         ended=ended,
         status=status if isinstance(status, int) else None,
         error=error if isinstance(error, str) else compact(error) if error else "",
+        cost=read_cost(raw) or read_cost(object_in(exchange.answer)),
     )
 
 
