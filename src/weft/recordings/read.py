@@ -952,14 +952,20 @@ class _Values:
         """The calls of a log as conversations, if no tool ran that none of them has called."""
         calls = join_calls(recordings, in_order=in_order, is_large=self.is_large)
         named_calls = map(self._name_agents, calls)
-        joined = Shelf(named_calls) if self.is_large else [*named_calls]
-        named = {name for name, _ in self.ran_in_spans}
-        called = find_names(joined, named)
-        ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]
-        self.ran, self.ran_in_spans = [], []
-        lost = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
+        first = next(named_calls, None)  # all recordings are read now
+        joined: Iterable[Recording] = (
+            () if first is None else itertools.chain((first,), named_calls)
+        )
+        lost: tuple[Aside, ...] = ()
+        if self.ran or self.ran_in_spans:
+            listed = Shelf(joined) if self.is_large else [*joined]
+            called = find_names(listed, {name for name, _ in self.ran_in_spans})
+            ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]
+            self.ran, self.ran_in_spans = [], []
+            lost = require_tools_called(ran, listed, where=self.name, lenient=self.lenient)
+            joined = listed
         skipped = self.skipped
-        if joined:  # they are named with the recordings next to them, once
+        if first is not None:  # they are named with the recordings next to them, once
             self.skipped = Asides()
         yield from _with(joined, skipped, lost)
 
