@@ -76,7 +76,7 @@ def test_an_unreadable_file_is_named_and_the_others_are_imported(tmp_path: Path)
     report = json.loads(done.stdout)
     formats = ["codex", "langchain", "openai-chat", "openai-chat"]
     assert [one["format"] for one in report["sessions"]] == formats
-    assert [one["places"] for one in report["sessions"][-1]["aside"]] == [["torn.jsonl:4"]]
+    assert [one["places"] for one in report["sessions"][-2]["aside"]] == [["torn.jsonl:4"]]
     assert len(report["unreadable"]) == 2
     assert "empty.jsonl: there is no recording in it" in done.stderr
     assert "torn.jsonl:2: this is not JSON" in done.stderr
@@ -194,3 +194,31 @@ def test_the_terminal_says_what_would_have_been_saved(tmp_path: Path) -> None:
         line,
     )
     assert done.stdout.splitlines()[-1].startswith("to get this: start the agent with `weft proxy ")
+
+
+COMMANDS = (
+    ("inspect", "{file}", "--html", "out.html"), ("receipt", "{file}"), ("explain", "{file}"),
+    ("replay", "{file}"), ("sessions", "import", "{file}", "--store", "sqlite:///mine.db"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_one_broken_line_refuses_no_file_and_is_named(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """What can be read is read: the exit code is 1, or 0 if the reader asked to go on."""
+    answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Ho."}}]}
+    request = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi."}]}
+    call = json.dumps({"request": request, "response": answer})
+    (tmp_path / "one.jsonl").write_text(f"{call[:40]}\n{call}\n")
+    words = [word.format(file="one.jsonl") for word in command]
+    done = weft(tmp_path, *words)
+    assert done.returncode == 1, done
+    assert "error: one.jsonl:1: this is not JSON" in done.stderr
+    assert "or read the rest with --lenient" in done.stderr
+    assert command[0] != "inspect" or (tmp_path / "out.html").stat().st_size > 10_000
+    (tmp_path / "mine.db").unlink(missing_ok=True)
+    done = weft(tmp_path, *words, "--lenient")
+    assert done.returncode == 0, done
+    assert "1 x place that cannot be read: this is not JSON" in done.stdout + done.stderr
+    assert "(first: one.jsonl:1)" in done.stdout + done.stderr

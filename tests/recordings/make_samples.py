@@ -5,6 +5,7 @@ beside it, which is what the library itself would send next.
 
     .venv-bench/bin/python tests/recordings/make_samples.py langchain pydantic_ai openai_agents
     .venv-adk/bin/python tests/recordings/make_samples.py adk      # needs sqlalchemy, aiosqlite
+    .venv-adk/bin/python tests/recordings/make_samples.py adk_router
 """
 
 # pyright: basic
@@ -215,6 +216,80 @@ async def _adk_oldest(session) -> None:
         for event in session.events:
             connected.add(v0.StorageEvent.from_event(session, event))
         connected.commit()
+
+
+def adk_router() -> None:
+    """A router with two agents, as OpenTelemetry's console exporter writes the spans of ADK.
+
+    Set OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental and
+    OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY: else they hold no words.
+    """
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+    with (HERE.parent / "router.jsonl").open("w") as out:
+        tracers = TracerProvider()
+        tracers.add_span_processor(
+            SimpleSpanProcessor(
+                ConsoleSpanExporter(out=out, formatter=lambda one: one.to_json(indent=None) + "\n")
+            )
+        )
+        trace.set_tracer_provider(tracers)
+        asyncio.run(_run_router())
+        tracers.shutdown()
+
+
+async def _run_router() -> None:
+    from google.adk.agents import LlmAgent
+    from google.adk.models import BaseLlm, LlmResponse
+    from google.adk.runners import InMemoryRunner
+    from google.genai import types
+
+    class Scripted(BaseLlm):
+        script: list
+
+        async def generate_content_async(self, llm_request, stream=False):
+            sent = 100 + len(llm_request.contents)
+            usage = types.GenerateContentResponseUsageMetadata(
+                prompt_token_count=sent, candidates_token_count=9, total_token_count=sent + 9
+            )
+            content = types.Content(role="model", parts=[self.script.pop(0)])
+            yield LlmResponse(content=content, usage_metadata=usage)
+
+    def call(name, **arguments):
+        return types.Part(function_call=types.FunctionCall(name=name, args=arguments))
+
+    def find_flights(city: str) -> dict:
+        """Flights to a city."""
+        return {"flights": [f"WF 1 to {city}"]}
+
+    def quote(city: str) -> dict:
+        """The price of a trip."""
+        return {"price": 120}
+
+    flash, pro = "gemini-2.5-flash", "gemini-2.5-pro"
+    looked = [
+        call("find_flights", city="Oslo"),
+        types.Part(text="WF 1 flies to Oslo."),
+        call("transfer_to_agent", agent_name="billing"),
+    ]
+    quoted = [call("quote", city="Oslo"), types.Part(text="It costs 120.")]
+    sent_on = [call("transfer_to_agent", agent_name="flights")]
+    flights = LlmAgent(name="flights", description="Finds flights.", tools=[find_flights],
+                       instruction="Find flights.",
+                       model=Scripted(model=flash, script=looked))  # fmt: skip
+    billing = LlmAgent(name="billing", description="Quotes prices.", instruction="Quote prices.",
+                       model=Scripted(model=pro, script=quoted), tools=[quote])  # fmt: skip
+    router = LlmAgent(name="router", instruction="Send the user to the right agent.",
+                      model=Scripted(model=flash, script=sent_on),
+                      sub_agents=[flights, billing])  # fmt: skip
+    runner = InMemoryRunner(router, app_name="desk")
+    await runner.session_service.create_session(app_name="desk", user_id="u", session_id="s")
+    for text in ("A flight to Oslo, please.", "And what is the price?"):
+        message = types.Content(role="user", parts=[types.Part(text=text)])
+        async for _ in runner.run_async(user_id="u", session_id="s", new_message=message):
+            pass
 
 
 if __name__ == "__main__":

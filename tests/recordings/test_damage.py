@@ -24,7 +24,7 @@ import pytest
 
 from tests.recordings.test_accounting import SHAPES
 from weft.errors import SessionError
-from weft.recordings import Recording, exchanges_of, read_file, read_recordings
+from weft.recordings import Recording, exchanges_of, read_file, read_files, read_recordings
 from weft.recordings.accounting import count_parts
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -308,3 +308,108 @@ def test_files_of_several_programs_that_were_put_together_are_all_read(tmp_path:
 def test_what_is_not_json_is_called_what_it_is(data: bytes, words: str, tmp_path: Path) -> None:
     with pytest.raises(SessionError, match=words):
         read_bytes(tmp_path, data, "a.json")
+
+
+def torn(line: bytes) -> bytes:
+    return line[: len(line) // 2] + b"\n"
+
+
+def chats(count: int = 4) -> list[Value]:
+    answer = {"role": "assistant", "content": "Ho."}
+    return [
+        {"id": f"c{number}", "messages": [{"role": "user", "content": f"Hi {number}."}, answer]}
+        for number in range(count)
+    ]
+
+
+DAMAGED: dict[str, list[bytes]] = {
+    "log": lines(*a_log()).splitlines(keepends=True),
+    "chats": lines(*chats()).splitlines(keepends=True),
+    "claude-code": (SAMPLES / "claude-code.jsonl").read_bytes().splitlines(keepends=True),
+    "codex": (SAMPLES / "codex.jsonl").read_bytes().splitlines(keepends=True),
+}
+
+
+@pytest.mark.parametrize("at", [0, 1, -2])
+@pytest.mark.parametrize("name", DAMAGED)
+def test_of_a_file_with_a_broken_line_the_rest_is_read(name: str, at: int, tmp_path: Path) -> None:
+    """A conversation with a hole is refused, and so is nothing else; `lenient` reads it too."""
+    whole = DAMAGED[name]
+    place = at % len(whole)
+    without = [*whole[:place], *whole[place + 1 :]]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(without))
+    expected = [*read_file(path, lenient=True)]
+    path.write_bytes(b"".join([*whole[:place], torn(whole[place]), *whole[place + 1 :]]))
+    where = f"a.jsonl:{place + 1}"
+    failed: list[SessionError] = []
+    read = [*read_files([path], failed=failed)]
+    (error,) = failed
+    assert error.where == where
+    assert error.hint == "mend this line, or read the rest with --lenient"
+    is_one = name in ("claude-code", "codex")
+    assert sum_parts(read) == (Counter() if is_one else sum_parts(expected))
+    lenient = [*read_file(path, lenient=True)]
+    assert sum_parts(lenient) == sum_parts(expected)
+    (aside,) = [one for one in lenient[-1].aside if one.what == "place that cannot be read"]
+    assert (aside.count, aside.places) == (1, (where,))
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_zeros_that_a_crash_left_are_named_and_the_rest_is_read(name: str, tmp_path: Path) -> None:
+    whole = DAMAGED[name]
+    expected = sum_parts(read_bytes(tmp_path, b"".join(whole)))
+    zeros = b"\0" * 64
+    for place in (0, 1):
+        before, after = b"".join(whole[:place]), b"".join(whole[place:])
+        for data in (before + zeros + after, before + zeros + b"\n" + after):
+            read = read_bytes(tmp_path, data)
+            assert sum_parts(read) == expected
+            (aside,) = [x for one in read for x in one.aside if x.what == "zeros"]
+            assert aside.places in (("a.jsonl:1",), ("a.jsonl:2",), ("a.jsonl:3",))
+
+
+def test_a_long_log_is_read_line_by_line_whatever_its_first_line_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> Iterator[Recording]:
+        raise AssertionError("it is read at once")
+
+    log = lines(*a_log())
+    expected = sum_parts(read_bytes(tmp_path, log))
+    monkeypatch.setattr("weft.recordings.read.read_recordings", refuse)
+    for start in (b"\xef\xbb\xbf", b"\0" * 9 + b"\n", b'{"torn": "li\n'):
+        path = tmp_path / "b.jsonl"
+        path.write_bytes(start + log)
+        assert sum_parts([*read_file(path, lenient=True)]) == expected
+
+
+@pytest.mark.parametrize("damage", ["broken", "torn within"])
+def test_a_broken_file_in_an_archive_stops_no_other(damage: str, tmp_path: Path) -> None:
+    good = b"".join(DAMAGED["chats"])
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in (("a.jsonl", good), ("b.jsonl", b'{"nope\n{"bad'), ("c.jsonl", good)):
+            archive.writestr(name, data)
+    data = file.getvalue()
+    if damage == "torn within":  # the checksum tells
+        data = data.replace(b'{"nope', b'{"nOpe')
+    path = tmp_path / "a.zip"
+    path.write_bytes(data)
+    failed: list[SessionError] = []
+    assert len([*read_files([path], failed=failed)]) == 8
+    (error,) = failed
+    assert error.where.startswith("a.zip: b.jsonl")
+    lenient = [*read_file(path, lenient=True)]
+    assert len(lenient) == 8
+    (aside,) = [one for one in lenient[-1].aside if one.what == "place that cannot be read"]
+    assert aside.places == (error.where,)
+
+
+def test_a_file_of_broken_lines_alone_says_how_many(tmp_path: Path) -> None:
+    for lenient in (False, True):
+        path = tmp_path / "a.jsonl"
+        path.write_bytes(b'{"a\n{"b\n{"c\n')
+        with pytest.raises(SessionError, match="2 more could not be read") as error:
+            [*read_file(path, lenient=lenient)]
+        assert error.value.where == "a.jsonl:1"

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from genai_prices import Usage, calc_price
+from genai_prices.types import TieredPrices
 
-from weft.compiler.costs import rates_for
 from weft.inspector import Inspection
 from weft.inspector.inspection import SessionSpending
 from weft.recordings import Recording, read_file
@@ -25,12 +26,39 @@ SAMPLES = Path(__file__).parent / "samples"
 
 
 class Bill(NamedTuple):
-    """Tokens as a provider counts them: `cached` and `written` are parts of `sent`."""
+    """Tokens of a call as a provider counts them: `cached` and `written` are parts of `sent`.
+
+    `lasting` is the part of `written` that is kept for an hour. `model` is empty where the file has
+    one model for all calls.
+    """
 
     sent: int = 0
     cached: int = 0
     written: int = 0
     answered: int = 0
+    lasting: int = 0
+    model: str = ""
+
+    def price(self, model: str) -> float | None:
+        """US dollars by the published list of prices; None where it does not have the model."""
+        usage = Usage(
+            input_tokens=self.sent,
+            cache_read_tokens=self.cached,
+            cache_write_tokens=self.written,
+            output_tokens=self.answered,
+        )
+        try:
+            price = calc_price(usage, model_ref=(self.model or model).rpartition("/")[2])
+        except LookupError:
+            return None
+        fresh = price.model_price.input_mtok
+        base = fresh.base if isinstance(fresh, TieredPrices) else fresh or 0
+        # Anthropic takes twice the input price for an hour, and the list has 1.25 times
+        return float(price.total_price) + self.lasting * float(base) * 0.75 / 1e6
+
+
+def sum_bills(bills: list[Bill]) -> Bill:
+    return Bill(*(sum(one[at] for one in bills) for at in range(4)))
 
 
 def inside(value: Value) -> Iterator[dict[str, Value]]:
@@ -46,21 +74,28 @@ def inside(value: Value) -> Iterator[dict[str, Value]]:
 def of_claude_code(rows: list[Value]) -> Iterator[Bill]:
     """Each piece of an answer has its usage; that of the last piece counts."""
     usages: dict[str, Value] = {}
+    models: dict[str, str] = {}
     for row in rows:
         if row.get("type") == "assistant" and row["message"].get("model") != "<synthetic>":
             usages[row["message"]["id"]] = row["message"]["usage"]
-    for one in usages.values():
+            models[row["message"]["id"]] = row["message"]["model"]
+    for id, one in usages.items():
         read = one.get("cache_read_input_tokens", 0)
         written = one.get("cache_creation_input_tokens", 0)
+        lasting = (one.get("cache_creation") or {}).get("ephemeral_1h_input_tokens", 0)
         sent = one["input_tokens"] + read + written
-        yield Bill(sent, read, written, one["output_tokens"])
+        yield Bill(sent, read, written, one["output_tokens"], lasting, models[id])
 
 
 def of_codex(rows: list[Value]) -> Iterator[Bill]:
-    """Each report has the sum of all before it; the last one is of the whole session."""
+    """Each report has the sum of all before it; a call took what is more than in the last one."""
     reports = [one for one in inside(rows) if one.get("type") == "token_count" and one.get("info")]
-    for one in [report["info"]["total_token_usage"] for report in reports[-1:]]:
-        yield Bill(one["input_tokens"], one["cached_input_tokens"], 0, one["output_tokens"])
+    before = Bill()
+    for one in [report["info"]["total_token_usage"] for report in reports]:
+        now = Bill(one["input_tokens"], one["cached_input_tokens"], 0, one["output_tokens"])
+        if now != before:
+            yield Bill(*(now[at] - before[at] for at in range(4)))
+        before = now
 
 
 def of_opencode(rows: list[Value]) -> Iterator[Bill]:
@@ -162,7 +197,7 @@ WITHOUT = {
 }
 """Samples that hold none, and why."""
 
-LEFT = {"claude-code.jsonl": Bill(13206, 12900, 300, 20)}
+LEFT = {"claude-code.jsonl": Bill(13206, 12900, 300, 20, model="claude-sonnet-4-5")}
 """What answers took that are on a branch that the user left: they are not in the conversation."""
 
 FEW_COUNTED = ("langchain.json", "langchain-flat.json", "langchain-lc.json")
@@ -184,8 +219,7 @@ def require_bill(path: Path, expected: list[Bill]) -> None:
     """The tokens of a file are those that its program counted, and cost what these cost."""
     read = [*read_file(path)]
     left = LEFT.get(path.name, Bill())
-    sums = map(sum, zip(Bill(), *expected, strict=True))
-    whole = Bill(*(one - other for one, other in zip(sums, left, strict=True)))
+    whole = sum_bills([*expected, Bill(*(-count for count in left[:4]))])
     facts = recorded_facts(read)
     terminal = Bill(
         sum(one.prompt for one in facts.usage),
@@ -201,15 +235,15 @@ def require_bill(path: Path, expected: list[Bill]) -> None:
     assert sum(page.tokens for page in pages) == whole.sent, path.name
     assert sum(page.cached for page in pages) == whole.cached, path.name
     models = {one.model for one in facts.usage}
-    if len(models) == 1 and pages:
-        (model,) = models
-        rates = rates_for(model)
-        fresh = whole.sent - whole.cached - whole.written
-        own = fresh * rates.fresh + whole.cached * rates.read + whole.written * rates.write
-        own += whole.answered * rates.answer
-        # a write may be for an hour, and a long request be dearer
-        assert own * 0.95 <= sum(page.cost for page in pages) <= own * 1.65, path.name
-        assert {page.money for page in pages} == {rates.money}
+    if pages and (len(models) == 1 or all(one.model for one in expected)):
+        prices = [one.price(next(iter(models))) for one in expected]
+        if None in prices:
+            assert {page.money for page in pages} == {False}
+            return
+        own = sum(filter(None, prices)) - (left.price("") or 0 if left.model else 0)
+        assert sum(page.cost for page in pages) == pytest.approx(own, rel=0.05), path.name
+        assert {page.money for page in pages} == {True}
+        assert not any(page.unpriced for page in pages)
 
 
 def spending(recording: Recording) -> SessionSpending | None:
@@ -284,6 +318,13 @@ LOGS = {
         }),
         Bill(1000, 700, 200, 50),
     ),
+    "written for an hour": (
+        claude_log("claude-sonnet-4-5", {
+            "input_tokens": 100, "output_tokens": 50, "cache_creation_input_tokens": 900,
+            "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 900},
+        }),
+        Bill(1000, 0, 900, 50, lasting=900),
+    ),
     "thoughts next to the answer": (
         gemini_log("gemini-2.5-flash", {
             "promptTokenCount": 1000, "cachedContentTokenCount": 600, "candidatesTokenCount": 50,
@@ -312,3 +353,80 @@ def test_a_report_that_comes_twice_is_counted_once(tmp_path: Path) -> None:
     twice = [*rows[: call + 1], rows[report], *rows[call + 1 :]]
     path.write_text("\n".join(map(json.dumps, twice)))
     require_bill(path, [*of_codex(rows)])
+
+
+def state_in_row(log: Value, cost: float) -> Value:
+    """As LiteLLM does."""
+    return {**log, "response_cost": cost}
+
+
+def state_in_usage(log: Value, cost: float) -> Value:
+    """As OpenRouter does."""
+    usage = {**log["response"]["usage"], "cost": cost}
+    return {**log, "response": {**log["response"], "usage": usage}}
+
+
+def state_in_line(log: Value, cost: float) -> Value:
+    """As Claude Code did."""
+    said = {"type": "user", "message": {"role": "user", "content": "Hello."}}
+    answer = {"type": "assistant", "message": log["response"], "costUSD": cost}
+    rows = [{**said, "uuid": "a", "sessionId": "s"}, {**answer, "uuid": "b", "parentUuid": "a"}]
+    return [{**row, "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z"} for row in rows]
+
+
+def state_in_trace(log: Value, cost: float) -> Value:
+    """As Langfuse does."""
+    return {
+        "type": "GENERATION", "id": "g", "traceId": "t", "model": log["request"]["model"],
+        "input": log["request"]["messages"],
+        "output": log["response"]["choices"][0]["message"],
+        "usageDetails": {"input": 1000, "output": 50, "total": 1050},
+        "totalCost": cost,
+    }  # fmt: skip
+
+
+PLAIN_USAGE = {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050}
+
+STATED: dict[str, tuple[Value, Value, Bill]] = {
+    "LiteLLM": (state_in_row, chat_log("gpt-4o", PLAIN_USAGE), Bill(1000, 0, 0, 50)),
+    "OpenRouter": (state_in_usage, chat_log("gpt-4o", PLAIN_USAGE), Bill(1000, 0, 0, 50)),
+    "Langfuse": (state_in_trace, chat_log("gpt-4o", PLAIN_USAGE), Bill(1000, 0, 0, 50)),
+    "Claude Code": (
+        state_in_line,
+        claude_log("claude-sonnet-4-5", {"input_tokens": 1000, "output_tokens": 50}),
+        Bill(1000, 0, 0, 50),
+    ),
+}
+
+
+@pytest.mark.parametrize("program", STATED)
+def test_a_cost_that_the_file_states_is_the_one_on_the_page_or_the_page_tells(
+    program: str, tmp_path: Path
+) -> None:
+    state, log, bill = STATED[program]
+    own = bill.price(log["request"]["model"])
+    assert own is not None
+    path = tmp_path / "log.jsonl"
+    for cost in (own, 0, own * 2, own / 2):
+        value = state(log, cost)
+        rows = value if isinstance(value, list) else [value]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (recording,) = read_file(path)
+        inspection = Inspection.of_recording(recording)
+        warning = inspection.film()["notice"]
+        page = spending(recording)
+        assert page is not None
+        assert page.cost == pytest.approx(own, rel=0.05)
+        words = f"The file says that 1 call cost ${cost:.4f}; by the price list it is ${own:.4f}."
+        assert (words in str(warning)) == (cost not in (own, 0)), warning
+        assert ("The file says" in str(warning)) == (cost not in (own, 0)), warning
+
+
+def test_a_stated_cost_without_a_price_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps(state_in_row(chat_log("own-model", PLAIN_USAGE), 0.25)))
+    (recording,) = read_file(path)
+    notice = Inspection.of_recording(recording).film()["notice"]
+    assert "The file says that 1 call cost $0.2500; the price list has no such model." in str(
+        notice
+    )

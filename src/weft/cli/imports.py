@@ -1,21 +1,20 @@
 """`weft sessions import`: sessions of other programs into a store."""
 
 import asyncio
-import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from weft.cli.inputs import read_recorded_files, without_password
+from weft.cli.inputs import without_password
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json
+from weft.cli.recorded import aside_lines, read_recorded_files, tell_failures
 from weft.diagnostics import safe
 from weft.errors import SessionError
-from weft.recordings import Aside, Recording, count_parts, files_in
+from weft.recordings import Recording, count_parts, files_in
 from weft.recordings.read import require_format
-from weft.recordings.recording import AGENT, merge_asides
+from weft.recordings.recording import AGENT
 from weft.session import SessionKey, Store
 from weft.session.flow import mark_imported
 from weft.stores import create_filled, open_store
@@ -43,9 +42,7 @@ def import_command(options: CommandOptions) -> int:
         print_json(_as_json(outcome))
     else:
         _print(outcome, options)
-    for error in outcome.failed:
-        print(f"error: {safe(str(error))}", file=sys.stderr)
-    return 1 if outcome.failed else 0
+    return tell_failures(outcome.failed)
 
 
 async def _store_recordings(
@@ -110,7 +107,7 @@ def _print(outcome: ImportOutcome, options: CommandOptions) -> None:
                 f" ({recording.format}{model}; {_counts_in_words(recording)})"
             )
         )
-    for line in aside_lines(recording for _, recording in outcome.stored):
+    for line in aside_lines(one for _, recording in outcome.stored for one in recording.aside):
         print(safe(line))
     apps = {key.app_name for key, _ in outcome.stored}
     print(
@@ -126,19 +123,6 @@ def _counts_in_words(recording: Recording) -> str:
         for kind, count in count_parts(recording).items()
         if count
     )
-
-
-def aside_lines(recordings: Iterable[Recording]) -> list[str]:
-    """What is in the files and in no session, with counts and reasons."""
-    listed = merged_aside(recordings)
-    if not listed:
-        return []
-    return ["set aside:", *(f"  {one}" for one in listed)]
-
-
-def merged_aside(recordings: Iterable[Recording]) -> list[Aside]:
-    """What was set aside in all of them, by kind; the most frequent first."""
-    return [*merge_asides(one for recording in recordings for one in recording.aside)]
 
 
 def _as_json(outcome: ImportOutcome) -> JsonObject:

@@ -2,13 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,7 +13,7 @@ import msgspec
 from weft.checker.check import declared_inputs
 from weft.cli.load import app_of, load_node
 from weft.cli.options import DEFAULT_STORE, CommandOptions
-from weft.cli.printing import hint_names, show_progress
+from weft.cli.printing import hint_names
 from weft.compiler import Compilation, compile_request
 from weft.compiler.protected import Whole
 from weft.declare import Agent, C, Node, RunConfig
@@ -39,9 +36,6 @@ from weft.replay.steps import (
 from weft.session import Session, SessionInfo, Store, read_session
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json
-
-if TYPE_CHECKING:
-    from weft.recordings import Recording
 
 
 def request(options: CommandOptions, *, policy: str | None = None) -> Compilation:
@@ -231,53 +225,6 @@ def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | N
             hint=hint_names("agents", name, list(homes)),
         )
     return homes[name], name
-
-
-_LONG = 20_000_000
-"""Bytes of files that take so long to read that a person is shown how far it is."""
-
-
-def read_recorded_files(
-    files: Sequence[Path], options: CommandOptions, failed: list[SessionError] | None = None
-) -> "Iterator[Recording]":
-    """The recordings in files, as the options want them read; a bar shows how far a long log is."""
-    from weft.recordings import read_files
-
-    size = sum(file.stat().st_size for file in files)
-    read = partial(
-        read_files,
-        files,
-        format=options.recorded_format,
-        lenient=options.lenient,
-        failed=failed,
-    )
-    if size < _LONG:
-        yield from read()
-        return
-    with show_progress("reading", 100) as tell:
-        yield from read(
-            progress=lambda name, done, whole: tell(done * 100 // max(1, whole), f"% of {name}")
-        )
-
-
-@dataclass
-class RecordingsRead:
-    """The recordings, and the files that could not be read."""
-
-    recordings: "list[Recording]" = field(default_factory=list["Recording"])
-    failed: list[SessionError] = field(default_factory=list[SessionError])
-
-
-def read_what_can_be_read(files: Sequence[Path], options: CommandOptions) -> RecordingsRead:
-    """The recordings in files, up to --limit. What cannot be read stops no other file.
-
-    An error where there is nothing else.
-    """
-    read = RecordingsRead()
-    read.recordings += islice(read_recorded_files(files, options, read.failed), options.limit)
-    if not read.recordings:
-        raise read.failed[0]
-    return read
 
 
 def read_redactions(texts: Sequence[str]) -> tuple[Redact, ...]:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.cli.inputs import (
     find_session,
-    read_recorded_files,
     read_redactions,
-    read_what_can_be_read,
     require_existing,
     without_password,
 )
@@ -21,10 +19,16 @@ from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.printing import hint_names, print_json
 from weft.cli.proxy import ProxyTable, read_named_upstreams
+from weft.cli.recorded import (
+    RecordingsRead,
+    choose_recording,
+    read_what_can_be_read,
+    tell_asides,
+    tell_failures,
+)
 from weft.cli.serve import listening_hosts, require_known_callers, run_application, say
 from weft.declare import Node
 from weft.declare.policy_parts import Redact
-from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.inspector import Inspection
 from weft.inspector.export import export_parts
@@ -112,10 +116,12 @@ def _listen(options: CommandOptions, redact: tuple[Redact, ...]) -> int:
 
 def receipt_command(options: CommandOptions) -> int:
     """Print what each call of a session was expected to cost, and what was billed."""
+    code = 0
     if Path(options.id).is_file() or options.id.endswith(_ENDINGS):
-        receipt = _recorded_bill(options).receipt()
-    elif (bill := _proxied_bill(options)) is not None:
-        receipt = bill
+        bill, code = _recorded_bill(options)
+        receipt = bill.receipt()
+    elif (proxied := _proxied_bill(options)) is not None:
+        receipt = proxied
     else:
         if options.session is not None or options.recorded_format or options.lenient:
             raise UsageError(
@@ -129,7 +135,7 @@ def receipt_command(options: CommandOptions) -> int:
         print_json(receipt.to_json())
     else:
         print(receipt.to_text())
-    return 0
+    return code
 
 
 def _proxied_bill(options: CommandOptions) -> "Receipt | None":
@@ -155,26 +161,20 @@ def _proxied_bill(options: CommandOptions) -> "Receipt | None":
     return receipt
 
 
-def _recorded_bill(options: CommandOptions) -> Inspection:
-    """The recording that a receipt is asked for."""
+def _recorded_bill(options: CommandOptions) -> tuple[Inspection, int]:
+    """The recording that a receipt is asked for, and the exit code."""
     if options.listed:
         raise UsageError(
             "a recording brings its agents along",
             where=options.listed[0],
             hint="name the recording alone, or the id of a stored session with its program",
         )
-    read = [*read_recorded_files(files_in([Path(options.id)]), options)]
-    ids = [one.id for one in read]
-    chosen = [one for one in read if options.session in (None, one.id)]
-    if len(chosen) != 1:
-        raise UsageError(
-            f"there are {len(chosen)} recordings in it"
-            if chosen
-            else f"there is no recording `{options.session}` in it",
-            where=Path(options.id).name,
-            hint=f"name one: --recording ID; {hint_names('ids', options.session or '', ids)}",
-        )
-    return Inspection.of_recording(chosen[0], model=options.model)
+    read = read_what_can_be_read(files_in([Path(options.id)]), options)
+    code = tell_failures(read.failed)
+    name = Path(options.id).name
+    chosen = choose_recording(read.recordings, options.session, where=name, flag="--recording")
+    tell_asides(chosen.aside)
+    return Inspection.of_recording(chosen, model=options.model), code
 
 
 def _with_store(options: CommandOptions) -> CommandOptions:
@@ -236,8 +236,8 @@ def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[Sessio
                 hint="name recordings, or programs with the --store of their sessions",
             )
         read = read_what_can_be_read(files_in(recordings), options)
-        for error in read.failed:
-            print(f"error: {safe(str(error))}", file=sys.stderr)
+        tell_failures(read.failed)
+        tell_asides(read.aside)
         source = RecordedSessions(
             read.recordings, model=options.model, redact=redact, unreadable=read.failed
         )
@@ -270,13 +270,18 @@ def _open_stored_sessions(options: CommandOptions, redact: tuple[Redact, ...]) -
 
 
 def _write(options: CommandOptions, file: Path, redact: tuple[Redact, ...]) -> int:
-    """One session as a page of its own."""
+    """One session as a page of its own. 1 if something in its file could not be read."""
+    code = 0
     if options.session is not None:
         inspection, key = asyncio.run(_stored_session(options, options.session, redact))
         again = ["weft", "inspect", *(options.listed or ())]
         again += ["--store", without_password(options.address)]
     else:
-        inspection, key = _recorded_session(options, redact), "1"
+        read, key = _read_one_recording(options), "1"
+        code = tell_failures(read.failed)
+        tell_asides(read.aside)
+        (recording,) = read.recordings
+        inspection = Inspection.of_recording(recording, model=options.model, redact=redact)
         again = ["weft", "inspect", *(options.listed or ())]
         if options.recorded_format:
             again += ["--format", options.recorded_format]
@@ -288,7 +293,7 @@ def _write(options: CommandOptions, file: Path, redact: tuple[Redact, ...]) -> i
     with file.open("w", encoding="utf-8", errors="backslashreplace") as page:
         page.writelines(parts)
     print(f"wrote {file}: {_kind_words(inspection, raw=options.raw)}")
-    return 0
+    return code
 
 
 def _kind_words(inspection: Inspection, *, raw: bool) -> str:
@@ -301,17 +306,20 @@ def _kind_words(inspection: Inspection, *, raw: bool) -> str:
     return f"redacted by rule ({rules})"
 
 
-def _recorded_session(options: CommandOptions, redact: tuple[Redact, ...]) -> Inspection:
+def _read_one_recording(options: CommandOptions) -> RecordingsRead:
     recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
-    read = [*read_recorded_files(files_in(recordings), options)]
-    if len(read) != 1:
+    # a program without --session is no recording
+    files = files_in(recordings)
+    read = read_what_can_be_read(files, options) if files else RecordingsRead()
+    if len(read.recordings) != 1:
+        tell_failures(read.failed)
         raise UsageError(
-            f"a page holds one session, and {len(read)} recordings are named",
+            f"a page holds one session, and {len(read.recordings)} recordings are named",
             where="--html",
             hint="name one recording, or a stored session: weft inspect pkg.module:agent"
             " --store sqlite:///FILE --session ID --html FILE",
         )
-    return Inspection.of_recording(read[0], model=options.model, redact=redact)
+    return read
 
 
 async def _stored_session(

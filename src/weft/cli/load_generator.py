@@ -20,7 +20,8 @@ def load_command(options: CommandOptions) -> int:
     with show_progress("turns", plan.total) as tell:
 
         def watch(answers: int, faults: int) -> None:
-            tell(answers, f"{faults} faults" if plan.chaos else "")
+            words = f"{answers:,} of {plan.total:,}, {faults} faults" if plan.chaos else ""
+            tell(answers, words)
 
         report = asyncio.run(run_load(plan, runner=runner, watch=watch))
     print(report.to_json() if options.as_json else report)

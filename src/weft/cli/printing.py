@@ -39,7 +39,7 @@ def print_table(
 
 
 TellProgress: TypeAlias = Callable[[int, str], None]
-"""Called with how much is done, and with words to stand next to the bar."""
+"""Called with how much is done, and with words to stand next to the bar in place of it."""
 
 
 @contextmanager
@@ -49,17 +49,18 @@ def show_progress(what: str, total: int) -> Generator[TellProgress]:
         yield lambda done, words: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
     columns = (
         TextColumn("[progress.description]{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
         TextColumn("{task.fields[words]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task(what, total=total, words="")
-        yield lambda done, words: bars.update(bar, completed=done, words=words)
+        yield lambda done, words: bars.update(
+            bar, completed=done, words=words or f"{done:,} of {total:,}"
+        )
 
 
 def hint_names(what: str, name: str, names: Sequence[str], *, also: Iterable[str] = ()) -> str:

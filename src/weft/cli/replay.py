@@ -1,23 +1,21 @@
 """`weft replay`: recorded sessions under other policies and models, and what that costs."""
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from weft.cli.imports import aside_lines, merged_aside
-from weft.cli.inputs import (
-    RecordingsRead,
-    find_session,
-    list_sessions,
-    open_existing_store,
-    read_what_can_be_read,
-)
+from weft.cli.inputs import find_session, list_sessions, open_existing_store
 from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json, show_progress
+from weft.cli.recorded import (
+    RecordingsRead,
+    aside_lines,
+    read_what_can_be_read,
+    tell_failures,
+)
 from weft.declare import Agent, C, Policy
 from weft.declare.words import policy_from
 from weft.diagnostics import safe
@@ -81,7 +79,7 @@ def replay_command(options: CommandOptions) -> int:
             source=source,
             facts=facts,
             sessions=sessions,
-            aside=merged_aside(read.recordings),
+            aside=read.aside,
             unreadable=[str(error) for error in read.failed],
         )
         html.write_text(page, "utf-8", errors="backslashreplace")
@@ -94,7 +92,7 @@ def replay_command(options: CommandOptions) -> int:
             ],
             "to_get_this": [*ways_to_get(trials, facts)],
             "recorded": facts.as_json(),
-            "aside": [one.as_json() for one in merged_aside(read.recordings)],
+            "aside": [one.as_json() for one in read.aside],
             "unreadable": [str(error) for error in read.failed],
         }
         print_json(fields)
@@ -108,9 +106,7 @@ def replay_command(options: CommandOptions) -> int:
             for line in frontier_lines(drawn):
                 print(line)
             print(f"wrote {options.frontier}")
-    for error in read.failed:
-        print(f"error: {safe(str(error))}", file=sys.stderr)
-    return 1 if read.failed else 0
+    return tell_failures(read.failed)
 
 
 def _print(
@@ -125,7 +121,7 @@ def _print(
         print(line)
     for line in (*shares(trials), *savings(trials)):
         print(line)
-    for line in aside_lines(read.recordings):
+    for line in aside_lines(read.aside):
         print(safe(line))
     for line in ways_to_get(trials, facts):
         print(line)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from weft.cli.inputs import exit_code, last_step, request
 from weft.cli.load import require_folder
 from weft.cli.options import CommandOptions
-from weft.cli.printing import hint_names, print_json
+from weft.cli.printing import print_json
 from weft.cli.render import print_report, print_request
 from weft.compiler import Compilation
 from weft.declare import C
@@ -31,7 +31,7 @@ def explain_command(options: CommandOptions) -> int:
             raise UsageError(
                 "this is about a recording", where=flag, hint="name a file as the target"
             )
-    compiled = recorded_request(options) if recorded else request(options)
+    compiled, code = recorded_request(options) if recorded else (request(options), 0)
     read_as_its_model_does(compiled)
     report = compiled.explain()
     if options.html is not None:
@@ -41,7 +41,7 @@ def explain_command(options: CommandOptions) -> int:
         print_json(report.to_dict())
     else:
         print_report(report, everything=options.everything)
-    return exit_code(compiled, strict=options.strict)
+    return max(code, exit_code(compiled, strict=options.strict))
 
 
 def is_recording(target: str) -> bool:
@@ -50,11 +50,18 @@ def is_recording(target: str) -> bool:
     return path.suffix != ".py" and path.is_file()
 
 
-def recorded_request(options: CommandOptions) -> Compilation:
-    """A request of a recording: the last one, or that of --step N, as its model was asked."""
+def recorded_request(options: CommandOptions) -> tuple[Compilation, int]:
+    """A request of a recording: the last one, or that of --step N, as its model was asked.
+
+    And the exit code: 1 if something in the file could not be read.
+    """
     # few requests are of a recording, and what reads those is slow to load
-    from weft.cli.imports import aside_lines
-    from weft.recordings import read_file
+    from weft.cli.recorded import (
+        choose_recording,
+        read_what_can_be_read,
+        tell_asides,
+        tell_failures,
+    )
     from weft.replay.replay import requests_of
 
     path = Path(options.target)
@@ -76,24 +83,12 @@ def recorded_request(options: CommandOptions) -> Compilation:
                 where=flag,
                 hint="--step, --session, --model",
             )
-    recordings = list(read_file(path, format=options.recorded_format, lenient=options.lenient))
-    ids = [one.id for one in recordings]
-    if options.session is None and len(recordings) > 1:
-        raise UsageError(
-            f"there are {len(recordings)} recordings in it",
-            where=path.name,
-            hint=f"name one: --session ID; {hint_names('ids', '', ids)}",
-        )
-    chosen = [one for one in recordings if options.session in (None, one.id)]
-    if not chosen:
-        raise UsageError(
-            f"there is no recording `{options.session}` in it",
-            where=path.name,
-            hint=hint_names("ids", options.session or "", ids),
-        )
-    recording = chosen[0]
-    for line in aside_lines([recording]):
-        print(safe(line), file=sys.stderr)
+    read = read_what_can_be_read([path], options)
+    code = tell_failures(read.failed)
+    recording = choose_recording(
+        read.recordings, options.session, where=path.name, flag="--session"
+    )
+    tell_asides(recording.aside)
     model = options.model or recording.asked_model or None
     requests = list(
         requests_of(recording, C.default(), model=model, as_recorded=options.model is None)
@@ -105,7 +100,7 @@ def recorded_request(options: CommandOptions) -> Compilation:
             where="--step",
             hint=f"steps count from 1 to {len(requests)}" if requests else "no model was asked",
         )
-    return requests[step - 1][2]
+    return requests[step - 1][2], code
 
 
 def read_as_its_model_does(compiled: Compilation) -> None:

@@ -46,6 +46,7 @@ from weft.replay.receipt import Receipt, receipt_of
 from weft.replay.recorded import (
     RecordedCalls,
     YardstickWalk,
+    find_cost_difference,
     find_usage_difference,
     has_requests,
 )
@@ -367,10 +368,12 @@ class Inspection:
 
     @cached_property
     def usage_warning(self) -> str:
-        """What to say where a recording's tokens are not those that were billed."""
+        """What to say where a recording's tokens or costs are not those that were billed."""
         if self.recorded is None:
             return ""
-        return find_usage_difference(self.steps, self.exchanges, self.recorded.recording)
+        usage = find_usage_difference(self.steps, self.exchanges, self.recorded.recording)
+        cost = find_cost_difference(self.steps, self.recorded)
+        return " ".join(filter(None, (usage, cost)))
 
     @property
     def price_words(self) -> str:

@@ -7,9 +7,9 @@ counted, which means to compile every request: that is done while somebody looks
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -21,7 +21,7 @@ from weft.errors import SessionError
 from weft.inspector.inspection import Inspection, SessionSpending
 from weft.inspector.words import FIRST, MaskedTexts, title_of
 from weft.recordings import Recording, recording_of
-from weft.replay.steps import homes_of, is_answer, model_events, texts_at
+from weft.replay.steps import AnsweredStep, homes_of, is_answer, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
 from weft.session.lookback import waiting_in
 from weft.session.store import attach
@@ -64,14 +64,14 @@ class SessionCounts:
         self._lock = Lock()
         self._work: asyncio.Future[None] | None = None
 
-    def has(self, key: str, session: Session) -> bool:
+    def has(self, key: str, version: "Version") -> bool:
         """Whether a session is counted as it is now, or will be."""
         count = self._counts.get(key)
-        return count is not None and count.version == _version(session)
+        return count is not None and count.version == version
 
-    def add(self, key: str, inspection: Inspection) -> None:
-        """Count a session as it is now."""
-        self._counts[key] = _SessionCount(inspection)
+    def add(self, key: str, version: "Version", steps: Iterator[AnsweredStep]) -> None:
+        """Count the steps of a session as it is now; none is looked at before its turn comes."""
+        self._counts[key] = _SessionCount(version, steps)
 
     async def fill(self, rows: list[JsonObject]) -> list[Json]:
         """The rows with what is counted by now; short sessions are waited for."""
@@ -101,12 +101,12 @@ class SessionCounts:
 class _SessionCount:
     """One session that is being counted."""
 
-    def __init__(self, inspection: Inspection) -> None:
-        self.version = _version(inspection.session)
+    def __init__(self, version: "Version", steps: Iterator[AnsweredStep]) -> None:
+        self.version = version
         self.total: SessionSpending | None = None
         """What was counted, once all of it is."""
         self._parts: list[SessionSpending] = []
-        self._steps = inspection.walk()
+        self._steps = steps
 
     def go_on(self, end: float) -> None:
         """Count until a time; at least one request."""
@@ -121,6 +121,7 @@ class _SessionCount:
             _log.warning("a session cannot be counted", exc_info=True)
             self._parts = []
         self.total = SessionSpending.total(self._parts)
+        self._steps = iter(())
 
 
 _SOON = 0.25
@@ -147,13 +148,15 @@ class RecordedSessions:
         unreadable: Sequence[SessionError] = (),
     ) -> None:
         self._unreadable = unreadable
-        keys = (f"{number} {group}".rstrip() for number in range(1, len(recordings) + 1))
-        self._recordings = dict(zip(keys, recordings, strict=True))
+        self._recordings = recordings
+        self._group = group
         self._model = model
         self._redact = redact
+        self._rules = MaskRules(redact)
         self._open: dict[str, Inspection] = {}
         self._counts = counts or SessionCounts()
-        self._rows = _SessionRows()
+        self._rows: dict[str, tuple[Version, JsonObject]] = {}
+        self._masked_texts: dict[str, MaskedTexts] = {}
 
     async def sessions(self, search: str = "") -> list[Json]:
         """A row for each recording, in the order of the file."""
@@ -162,30 +165,54 @@ class RecordedSessions:
     def list_rows(self, search: str = "") -> list[JsonObject]:
         """The rows of the list, some of which wait to be counted."""
         rows: list[JsonObject] = []
-        words, rules = search.lower().split(), MaskRules(self._redact)
-        for key, recording in reversed(self._recordings.items()):
+        hits: dict[str, str] = {}
+        words = search.lower().split()
+        for at in reversed(range(len(self._recordings))):
             if len(rows) == MOST_ROWS:
                 break
-            session = recording.session
-            model = self._model or recording.asked_model
-            show = self._rows.mask_texts(key, session, rules)
-            # a lone call repeats answers that others were
-            calls = recording.exchanges
-            answers = frozenset(one.event for one in calls) if calls else recording.answers
-            row = self._rows.row(key, session, model, answers, show)
-            hit = find_words(session, words, show, recording.id)
-            if hit is None:
-                continue
-            row["hit"] = hit
-            if row["counting"] and not self._counts.has(key, session):
-                self._counts.add(key, self._inspect(key))
-            times = (one.ended or one.started for one in calls)
-            latest = max((time for time in times if time), default=row["updated"])
-            steps = len(calls) or row["steps"]
-            named = [*dict.fromkeys(show.text(one.agent) for one in calls if one.agent)]
-            rows.append({**row, "id": recording.id, "updated": latest, "steps": steps})
-            rows[-1]["agents"] = list[Json](named) or row["agents"]
+            key = self._key(at)
+            if words or key not in self._rows:
+                recording = self._recordings[at]
+                show = self._mask_texts(key, recording.session)
+                hit = find_words(recording.session, words, show, recording.id)
+                if hit is None:
+                    continue
+                if key not in self._rows:
+                    row = self._describe(key, recording, show)
+                    self._rows[key] = _version(recording.session), row
+                hits[key] = hit
+            version, row = self._rows[key]
+            row = {**row, "hit": hits.get(key, "")}
+            # what arrives live may have grown since it was counted
+            if row["counting"] and not self._counts.has(key, version):
+                self._counts.add(key, version, self._walk(key))
+            rows.append(row)
         return rows[::-1]
+
+    def _mask_texts(self, key: str, session: Session) -> MaskedTexts:
+        """How the texts of a recording may be shown."""
+        if not self._rules:
+            return MaskedTexts(None)
+        known = self._masked_texts.pop(key, None) or MaskedTexts(Mask(self._rules, session))
+        self._masked_texts[key] = known
+        while len(self._masked_texts) > LISTED:
+            self._masked_texts.pop(next(iter(self._masked_texts)))
+        return known
+
+    def _describe(self, key: str, recording: Recording, show: MaskedTexts) -> JsonObject:
+        """The row of a recording."""
+        model = self._model or recording.asked_model
+        # a lone call repeats answers that others were
+        calls = recording.exchanges
+        answers = frozenset(one.event for one in calls) if calls else recording.answers
+        row = _describe_row(key, recording.session, model, answers, show)
+        times = (one.ended or one.started for one in calls)
+        latest = max((time for time in times if time), default=row["updated"])
+        steps = len(calls) or row["steps"]
+        row = {**row, "id": recording.id, "updated": latest, "steps": steps}
+        named = [*dict.fromkeys(show.text(one.agent) for one in calls if one.agent)]
+        row["agents"] = list[Json](named) or row["agents"]
+        return row
 
     def notices(self) -> list[str]:
         """What could not be read, and how many recordings are not listed."""
@@ -197,22 +224,37 @@ class RecordedSessions:
             )
         return notices
 
+    def _key(self, at: int) -> str:
+        return f"{at + 1} {self._group}".rstrip()
+
+    def _place(self, key: str) -> int | None:
+        """Which recording a key is of."""
+        number = key.partition(" ")[0]
+        at = int(number) - 1 if number.isdecimal() else -1
+        return at if 0 <= at < len(self._recordings) and key == self._key(at) else None
+
     def _inspect(self, key: str) -> Inspection:
-        recording = self._recordings[key]
+        at = self._place(key)
+        if at is None:
+            raise no_session(key)
+        recording = self._recordings[at]
         return Inspection.of_recording(recording, model=self._model, redact=self._redact)
 
+    def _walk(self, key: str) -> Iterator[AnsweredStep]:
+        yield from self._inspect(key).walk()
+
     async def inspection(self, key: str) -> Inspection:
-        """The recording of that number."""
-        if key not in self._recordings:
-            raise no_session(key)
-        if key not in self._open:
-            self._open[key] = self._inspect(key)
-        return self._open[key]
+        """The recording of that number; those that were looked at last are kept."""
+        known = self._open.pop(key, None) or self._inspect(key)
+        self._open[key] = known
+        while len(self._open) > _KEPT:
+            self._open.pop(next(iter(self._open)))
+        return known
 
     async def length(self, key: str) -> int | None:
         """A recording never grows."""
-        one = self._recordings.get(key)
-        return len(one.session.events) if one is not None else None
+        at = self._place(key)
+        return len(self._recordings[at].session.events) if at is not None else None
 
 
 class StoredSessions:
@@ -268,8 +310,9 @@ class StoredSessions:
                 continue
             row = self._rows.row(key, session, self._model_of(info.key), recorded, show)
             rows.append(row | {"hit": hit})
-            if rows[-1]["counting"] and not self._counts.has(key, session):
-                self._counts.add(key, await self._inspect(session))
+            version = _version(session)
+            if rows[-1]["counting"] and not self._counts.has(key, version):
+                self._counts.add(key, version, (await self._inspect(session)).walk())
         return await self._counts.fill(rows)
 
     async def inspection(self, key: str) -> Inspection:
@@ -359,9 +402,12 @@ class StoredSessions:
 _KEPT = 8
 """How many sessions stay rebuilt."""
 
+Version: TypeAlias = tuple[int, str]
+"""What tells a session from itself before: how many events it has, and the id of the last."""
 
-def _version(session: Session) -> tuple[int, str]:
-    """What tells a session from itself before; one that was deleted may have left its id."""
+
+def _version(session: Session) -> Version:
+    """One that was deleted may have left its id."""
     last = session.events.tip
     return len(session.events), last.id if last is not None else ""
 

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
@@ -50,16 +50,24 @@ def require_accounted(
     first recording.
     """
     read = [*recordings]
-    return _require_none([*_find_lost(values, read)], read, where=where, lenient=lenient)
+    lost = _require_none([*_find_lost(values, read)], read, where=where, lenient=lenient)
+    return [read[0]._replace(aside=(*read[0].aside, *lost)), *read[1:]] if lost and read else read
 
 
 def require_tools_called(
-    tools: Iterable[tuple[str, str]], recordings: list[Recording], *, where: str, lenient: bool
-) -> list[Recording]:
-    """The recordings, if they have a call for each tool that ran, with its name and its place.
+    tools: Sequence[tuple[str, str]],
+    recordings: Sequence[Recording],
+    *,
+    where: str,
+    lenient: bool,
+) -> tuple[Aside, ...]:
+    """Refuse recordings that have no call for a tool that ran, given with its name and its place.
 
-    A trace has a row of its own for a tool, next to those of the models that called it.
+    A trace has a row of its own for a tool, next to those of the models that called it. If
+    `lenient`, what is missing is returned.
     """
+    if not tools:
+        return ()
     calls = sum(len(event.calls) for one in recordings for event in one.session.events)
     missing = [
         Found(kind, f"={name}", f"{kind} of `{name}`", place)
@@ -95,10 +103,10 @@ def find_names(recordings: Iterable[Recording], names: Collection[str]) -> set[s
 
 
 def _require_none(
-    missing: list[Found], read: list[Recording], *, where: str, lenient: bool
-) -> list[Recording]:
+    missing: list[Found], read: Sequence[Recording], *, where: str, lenient: bool
+) -> tuple[Aside, ...]:
     if not missing:
-        return read
+        return ()
     if not lenient:
         raise LostContent(
             f"{_sum_up(missing)} would be lost: the first is {missing[0].label} at"
@@ -106,12 +114,11 @@ def _require_none(
             where=where,
             hint="name another --format, or read the rest with --lenient",
         )
-    asides = tuple(
+    return tuple(
         Aside(f"lost {kind}", "no reader knows its form", len(some), _places(some))
         for kind in KINDS
         if (some := [one for one in missing if one.kind == kind])
     )
-    return [read[0]._replace(aside=(*read[0].aside, *asides)), *read[1:]] if read else read
 
 
 def _sum_up(missing: list[Found]) -> str:

@@ -104,6 +104,7 @@ def _list_answers(recording: Recording) -> Iterator[ExchangeRecord]:
                 finish=event.finish_reason or "",
                 error=event.error_code or "",
                 source=recording.source,
+                cost=event.provenance.stated_cost,
             )
         before = event.timestamp
 

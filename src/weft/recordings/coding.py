@@ -17,6 +17,7 @@ from weft.errors import SessionError, UsageError
 from weft.recordings.recording import (
     Recording,
     Transcript,
+    read_cost,
     read_usage,
     seconds,
     show_media,
@@ -56,12 +57,19 @@ def is_claude_code(row: JsonObject) -> bool:
 
 def read_claude_code(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
     """The conversations of a transcript: one, or several where files were put together."""
-    for session in _split_sessions(lines):
+    for session in split_sessions(lines):
         yield from _read_session(session, name, where)
 
 
-def _split_sessions(lines: Sequence[TranscriptLine]) -> list[list[TranscriptLine]]:
-    """Lines by the session they are of; a session that goes on under a new id is one."""
+SESSION_KEYS = ("sessionId", "session_id", "parentUuid", "logicalParentUuid", "uuid")
+"""What tells which session a line is of."""
+
+
+def split_sessions(lines: Sequence[TranscriptLine]) -> list[list[TranscriptLine]]:
+    """Lines by the session they are of; a session that goes on under a new id is one.
+
+    Of each line only `SESSION_KEYS` are looked at.
+    """
     sessions: list[list[TranscriptLine]] = []
     by_id: dict[str, list[TranscriptLine]] = {}
     by_uuid: dict[str, list[TranscriptLine]] = {}
@@ -266,6 +274,7 @@ class _ClaudeCode:
             usage=read_usage(whole, usage.get("output_tokens"), read),
             cache_write=written or None,
             cache_lifetime=lifetime_of_writes(usage) if written else None,
+            cost=read_cost(last.value),
         )
 
     def _parts(self, line: TranscriptLine, role: str) -> tuple[list[Part], list[Part]]:
@@ -716,6 +725,7 @@ def _take_opencode(transcript: Transcript, info: JsonObject, parts: list[JsonObj
         model=text_at(info, "modelID"),
         usage=read_usage(fresh + read + written, output, read) if isinstance(fresh, int) else None,
         cache_write=written or None,
+        cost=read_cost(info),
         error=text_at(failure, "name") or None,
     )
     if results:

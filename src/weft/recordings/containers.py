@@ -6,10 +6,12 @@ lines, so that none but the one that is read is in memory.
 
 import codecs
 import json
+import lzma
 import re
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import BinaryIO, NamedTuple, cast
@@ -242,41 +244,55 @@ _CHATS = re.compile(r"(?:^|/)conversations[\w-]*\.json$")
 """Where ChatGPT's export has its conversations; a large one has several files of them."""
 
 
-def list_members(data: bytes, where: str, endings: tuple[str, ...]) -> Iterator[ArchiveMember]:
-    """The recordings in an archive; those of inspect-ai's log each with the head of the log."""
-    if is_tar(data):
-        yield from _list_tar(data, where, endings)
-        return
+_UNREADABLE = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, NotImplementedError,
+    ValueError, RuntimeError, EOFError, OSError,
+)  # fmt: skip
+"""What an archive that is damaged, locked or packed in an unknown way may raise."""
+
+
+def list_members(
+    data: bytes, where: str, endings: tuple[str, ...], errors: list[SessionError]
+) -> Iterator[ArchiveMember]:
+    """The recordings in an archive; those of inspect-ai's log each with the head of the log.
+
+    What cannot be unpacked is added to `errors`, and stops no other file of the archive.
+    """
     try:
+        if is_tar(data):
+            yield from _list_tar(data, endings)
+            return
         with zipfile.ZipFile(BytesIO(data)) as archive:
             names = [name for name in archive.namelist() if name.endswith(endings)]
             samples = [name for name in names if name.startswith("samples/")]
+            head: JsonObject | None = None
             if samples and "header.json" in names:
                 head = object_in(cast("Json", json.loads(archive.read("header.json"))))
-                for name in samples:
-                    sample = cast("Json", json.loads(archive.read(name)))
-                    run: JsonObject = {**head, "samples": [sample]}
-                    yield ArchiveMember(name, encode(run, where=where))
-                return
             chats = [name for name in names if _CHATS.search(name)]
             # ChatGPT's export has the account and its settings beside the conversations
             is_export = chats and any(name.endswith("user.json") for name in names)
-            for name in chats if is_export else names:
-                yield ArchiveMember(name, archive.read(name))
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, RuntimeError, OSError) as error:
-        raise SessionError(
-            f"the archive cannot be read: {error}", where=where, hint="unpack it, and name a folder"
-        ) from None
+            for name in samples if head is not None else chats if is_export else names:
+                try:
+                    member = archive.read(name)
+                    if head is not None:
+                        run: JsonObject = {**head, "samples": [cast("Json", json.loads(member))]}
+                        member = encode(run, where=where)
+                except _UNREADABLE as error:
+                    errors.append(_unreadable(error, f"{where}: {name}"))
+                    continue
+                yield ArchiveMember(name, member)
+    except _UNREADABLE as error:
+        errors.append(_unreadable(error, where))
 
 
-def _list_tar(data: bytes, where: str, endings: tuple[str, ...]) -> Iterator[ArchiveMember]:
-    try:
-        with tarfile.open(fileobj=BytesIO(data)) as archive:
-            for member in archive:
-                inner = archive.extractfile(member) if member.isfile() else None
-                if inner is not None and member.name.endswith(endings):
-                    yield ArchiveMember(member.name, inner.read())
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise SessionError(
-            f"the archive cannot be read: {error}", where=where, hint="unpack it, and name a folder"
-        ) from None
+def _unreadable(error: Exception, where: str) -> SessionError:
+    hint = "unpack it, and name a folder"
+    return SessionError(f"the archive cannot be read: {error}", where=where, hint=hint)
+
+
+def _list_tar(data: bytes, endings: tuple[str, ...]) -> Iterator[ArchiveMember]:
+    with tarfile.open(fileobj=BytesIO(data)) as archive:
+        for member in archive:
+            inner = archive.extractfile(member) if member.isfile() else None
+            if inner is not None and member.name.endswith(endings):
+                yield ArchiveMember(member.name, inner.read())

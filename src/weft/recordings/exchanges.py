@@ -104,4 +104,6 @@ class ExchangeRecord:
     """The agent that asked, where the recorder names it."""
     parent: str = ""
     """The id of the span that it was made in."""
+    cost: float | None = None
+    """US dollars that the file says it cost; None where it says nothing, or 0."""
     blocks: tuple[RecordedBlock, ...] = ()

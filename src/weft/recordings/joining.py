@@ -8,8 +8,8 @@ a retry or an edited message, is a fork: it has the part as its past, and its ow
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
@@ -24,20 +24,26 @@ from weft.recordings.recording import (
     merge_asides,
     with_events,
 )
+from weft.recordings.shelf import Shelf
 from weft.session import Event, Session
 from weft.values import Json
 
 
 def join_calls(
-    recordings: Iterable[Recording], *, of_files: bool = False, in_order: bool = False
-) -> list[Recording]:
+    recordings: Iterable[Recording],
+    *,
+    of_files: bool = False,
+    in_order: bool = False,
+    is_large: bool = False,
+) -> Iterator[Recording]:
     """The recordings of one file, its calls joined; other recordings do not change.
 
     Of a call only what is new in it is kept: a log repeats each word in every later line. If each
     is of a file of its own, they are a log only where one of them goes on with another. Those that
-    are `in_order` of time are taken one by one as they come.
+    are `in_order` of time are taken one by one as they come. Of a file that `is_large`, the
+    conversations that were not gone on with for longest are kept on disk.
     """
-    log = _CallLog()
+    log = _CallLog(_Room() if is_large else None)
     # each conversation is in the place of its first call
     places: list[Recording | _Conversation] = []
     for one in recordings if in_order else _in_time(recordings):
@@ -47,25 +53,33 @@ def join_calls(
     conversations = [one for one in places if isinstance(one, _Conversation)]
     is_log = log.count > (len(conversations) if of_files else 1)
     _find_starters(conversations)
-    return [
-        one.recording(is_log=is_log) if isinstance(one, _Conversation) else one for one in places
-    ]
+    for place in places:
+        if isinstance(place, _Conversation):
+            yield place.recording(is_log=is_log)
+            place.end()
+        else:
+            yield place
 
 
 def _find_starters(conversations: Sequence["_Conversation"]) -> None:
     """Find the sub-agents: what a call of another conversation asked for is their first word."""
-    tasks: dict[str, tuple[_Conversation, int]] = {}
-    for one in conversations if len(conversations) > 1 else ():
-        for number, place in enumerate(one.places, 1):
-            for call in one.events[place].calls if place is not None else ():
-                for text in _long_texts(call.args):
-                    tasks.setdefault(text, (one, number))
+    if len(conversations) < 2:
+        return
+    tasks: dict[int, tuple[_Conversation, int]] = {}
+    for one in conversations:
+        for task, number in one.starts.tasks.items():
+            tasks.setdefault(task, (one, number))
+    # some programs put words of their own around a task
+    is_short = len(tasks) * len(conversations) < _FEW_PAIRS
+    texts: dict[str, tuple[_Conversation, int]] = {}
+    for one in conversations if is_short else ():
+        for text, number in one.list_tasks() if one.starts.tasks else ():
+            texts.setdefault(text, (one, number))
     for one in conversations if tasks else ():
-        first = next((event.text or "" for event in one.events if event.author == "user"), "")
-        starter = tasks.get(first.strip())
-        if starter is None and len(tasks) * len(conversations) < _FEW_PAIRS:
-            # some programs put words of their own around a task
-            starter = next((where for text, where in tasks.items() if text in first), None)
+        starter = tasks.get(one.starts.first)
+        if starter is None and is_short:
+            first = one.first_words
+            starter = next((where for text, where in texts.items() if text in first), None)
         if starter is not None and starter[0] is not one and one.parent is None:
             one.parent, one.relation = starter, "sub-agent"
 
@@ -120,7 +134,8 @@ def _name_missing_past(call: Recording) -> Recording:
 class _CallLog:
     """The conversations so far, by all that was said in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: "_Room | None" = None) -> None:
+        self._room = room
         self._by_words: dict[int, _Conversation] = {}
         self._by_reply: dict[str, tuple[_Conversation, int]] = {}
         self._by_request: dict[int, _Conversation] = {}
@@ -144,8 +159,8 @@ class _CallLog:
         if follows in self._by_reply:
             past, length = self._by_reply[follows]
             # the conversation went on with another call: this one is a fork
-            conversation = past if len(past.events) == length else None
-            forked = past.events[:length]
+            conversation = past if len(past.pages.events) == length else None
+            forked = past.pages.events[:length]
         else:
             call = _name_missing_past(call)
             conversation, forked = self._find(call, words), []
@@ -155,32 +170,34 @@ class _CallLog:
             conversation = edited[0] if edited is not None else None
         is_new = conversation is None
         if conversation is None:
-            conversation = _Conversation(call, forked)
-            parent = (past, len(past.calls)) if past is not None else self._find_parent(words)
+            conversation = _Conversation(call, forked, self._room)
+            parent = (past, len(past.pages.calls)) if past is not None else self._find_parent(words)
             if parent is not None:
                 conversation.parent, conversation.relation = parent, "fork"
         else:
-            self._by_words.pop(conversation.words.keys[-1], None)
+            self._by_words.pop(conversation.pages.words.keys[-1], None)
             if edited is not None:
                 start = edited[1]
             elif past is None:
-                start = words.ends.index(conversation.words.ends[-1])
+                start = words.ends.index(conversation.pages.words.ends[-1])
         conversation.add(call, start)
         if edited is not None:
-            conversation.words = words
+            conversation.pages.words = words
             conversation.edited += 1
-        number = len(conversation.calls)
+        number = len(conversation.pages.calls)
         for end, latest in ((words.ends[-2], number - 1), (words.ends[-1], number)):
             if not call.asks or end == words.ends[-1]:
                 latest -= bool(call.asks)
                 self._by_beginning.setdefault(words.keys[end], (conversation, latest))
-        self._by_words[conversation.words.keys[-1]] = conversation
+        self._by_words[conversation.pages.words.keys[-1]] = conversation
         self._by_record[record] = conversation
         if id:
-            self._by_reply[id] = conversation, len(conversation.events)
+            self._by_reply[id] = conversation, len(conversation.pages.events)
         if not call.asks:
             for key in (words.keys[words.ends[-2]], words.tail(words.ends[-2])):
                 self._by_request[key] = conversation
+        if self._room is not None:
+            self._room.make_room(conversation)
         return conversation if is_new else None
 
     def _find_edited(
@@ -199,7 +216,7 @@ class _CallLog:
             )
             if conversation is None or conversation.is_waiting or not _is_model(events[at]):
                 continue
-            if _resembles(conversation.events[-1], events[at]):
+            if _resembles(conversation.pages.events[-1], events[at]):
                 return conversation, at + 1
         return None
 
@@ -218,64 +235,176 @@ class _CallLog:
             conversation = self._by_words.get(words.keys[length])
             if conversation is None:
                 continue
-            last = conversation.calls[-1]
+            last = conversation.pages.calls[-1]
             # the same request once more is a call of its own, unless the first one failed
             if not last.asks or length < past or (last.call is not None and last.call.failed):
                 return conversation
         return None
 
 
+class _Starts(NamedTuple):
+    """What tells whether a conversation started another one, or was started by one."""
+
+    tasks: dict[int, int]
+    """Hashes of what its calls asked for, and the number of the answer that each stands in."""
+    first: int
+    """A hash of the user's first words."""
+
+
+@dataclass
+class _Pages:
+    """All that was said in a conversation: what may lie on disk."""
+
+    first: Recording
+    events: list[Event]
+    words: "_SpokenPieces"
+    calls: list[Recording] = field(default_factory=list[Recording])
+    exchanges: list[ExchangeRecord] = field(default_factory=list[ExchangeRecord])
+    size: int = 0
+    """About how many bytes of memory it takes."""
+
+
+class _Room:
+    """Keeps what was added to last in memory, and the pages of other conversations on disk."""
+
+    MOST = 64_000_000
+    """Bytes of conversations in memory."""
+
+    def __init__(self) -> None:
+        self._shelf = Shelf[_Pages]()
+        self._open: dict[_Conversation, int] = {}
+        """The size of each conversation in memory; the one that was used last is at the end."""
+        self._size = 0
+
+    def make_room(self, latest: "_Conversation") -> None:
+        """Put away the conversations that were used longest ago."""
+        self.forget(latest)
+        self._open[latest] = latest.pages.size
+        self._size += latest.pages.size
+        while self._size > self.MOST and len(self._open) > 1:
+            oldest = next(iter(self._open))
+            self.forget(oldest)
+            oldest.put_away(len(self._shelf))
+
+    def forget(self, conversation: "_Conversation") -> None:
+        """Count a conversation no more."""
+        self._size -= self._open.pop(conversation, 0)
+
+    def keep(self, pages: _Pages) -> None:
+        """Put pages on disk, behind those that are there."""
+        self._shelf.append(pages)
+
+    def fetch(self, place: int) -> _Pages:
+        """The pages that were put away."""
+        return self._shelf[place]
+
+
+_AROUND_A_CALL = 6_000
+"""Bytes of memory that a call takes besides its texts, which it has in its event and its record."""
+
+
 class _Conversation:
     """Calls that belong together, in order."""
 
-    def __init__(self, first: Recording, past: Sequence[Event] = ()) -> None:
-        self.first = first
-        self.calls: list[Recording] = []
-        self.events = [*past]
+    def __init__(
+        self, first: Recording, past: Sequence[Event] = (), room: _Room | None = None
+    ) -> None:
+        self._pages: _Pages | None = _Pages(first, [*past], _SpokenPieces(past))
+        self._room = room
+        self._place = 0
+        self.id = first.id
+        self._starts: _Starts | None = None
         self.answers: set[int] = set()
         """The places of the events that answered a recorded request."""
-        self.words = _SpokenPieces(past)
         self.places: list[int | None] = []
         """For each call the place of the event that answered it."""
         self.parent: tuple[_Conversation, int] | None = None
         self.relation: Literal["", "fork", "sub-agent"] = ""
-        self.exchanges: list[ExchangeRecord] = []
         self.edited = 0
         """How many requests have another past than was recorded before."""
         self.repeated: list[str] = []
         """Where a call of it was recorded once more: a log may be shipped twice."""
 
     @property
+    def pages(self) -> _Pages:
+        """All that was said in it."""
+        if self._pages is None:
+            assert self._room is not None
+            self._pages = self._room.fetch(self._place)
+            self._room.make_room(self)
+        return self._pages
+
+    @property
+    def starts(self) -> _Starts:
+        """What it started, and how it begins."""
+        if self._starts is None:
+            tasks: dict[int, int] = {}
+            for text, number in self.list_tasks():
+                tasks.setdefault(hash(text), number)
+            self._starts = _Starts(tasks, hash(self.first_words.strip()))
+        return self._starts
+
+    @property
+    def first_words(self) -> str:
+        """What the user said first."""
+        return next((one.text or "" for one in self.pages.events if one.author == "user"), "")
+
+    def list_tasks(self) -> Iterator[tuple[str, int]]:
+        """What its calls asked for, each with the number of the answer that it stands in."""
+        events = self.pages.events
+        for number, place in enumerate(self.places, 1):
+            for call in events[place].calls if place is not None else ():
+                for text in _long_texts(call.args):
+                    yield text, number
+
+    def put_away(self, place: int) -> None:
+        """Put its pages on disk, where they are the ones of that number."""
+        assert self._room is not None
+        self._starts = self.starts
+        self._room.keep(self.pages)
+        self._place, self._pages = place, None
+
+    def end(self) -> None:
+        """Forget its pages: nothing is asked of it any more."""
+        if self._room is not None:
+            self._room.forget(self)
+            self._pages = None
+
+    @property
     def is_waiting(self) -> bool:
         """Whether the answer to its last request is not known yet."""
-        return bool(self.calls) and bool(self.calls[-1].asks)
+        return bool(self.pages.calls) and bool(self.pages.calls[-1].asks)
 
     def add(self, call: Recording, start: int) -> None:
         """Go on with the events of a call from one on: those before are here."""
         added = call.session.events.since(start)
-        if start and self.events:
-            self.events[-1] = _with_call_ids(self.events[-1], call.session.events[start - 1])
+        self._starts = None
+        if start and self.pages.events:
+            self.pages.events[-1] = _with_call_ids(
+                self.pages.events[-1], call.session.events[start - 1]
+            )
         # an answer that was not recorded with its request stands in the next one
         if self.is_waiting and added and _is_model(added[0]) and (len(added) > 1 or call.asks):
-            self.answers.add(len(self.events))
-            self.places[-1] = len(self.events)
+            self.answers.add(len(self.pages.events))
+            self.places[-1] = len(self.pages.events)
         self._add_exchange(call, repeats=self.is_waiting and not added)
-        self.events += added
-        self.words.extend(added)
-        self.calls.append(call._replace(session=_NOTHING, exchanges=()))
-        self.places.append(None if call.asks else len(self.events) - 1)
+        self.pages.events += added
+        self.pages.words.extend(added)
+        self.pages.size += _AROUND_A_CALL + 4 * sum(map(_count_letters, added))
+        self.pages.calls.append(_share_head(call, self.pages.calls))
+        self.places.append(None if call.asks else len(self.pages.events) - 1)
         if not call.asks:
-            self.answers.add(len(self.events) - 1)
+            self.answers.add(len(self.pages.events) - 1)
 
     def _add_exchange(self, call: Recording, *, repeats: bool) -> None:
         for one in call.exchanges:
-            number = len(self.exchanges) + 1
-            if self.exchanges:
-                last = self.calls[-1].call
+            number = len(self.pages.exchanges) + 1
+            if self.pages.exchanges:
+                last = self.pages.calls[-1].call
                 failed = repeats or (last is not None and last.failed)
-                one = share_turns(one, self.exchanges[-1])
+                one = share_turns(one, self.pages.exchanges[-1])
                 one = replace(one, retries=number - 1 if failed else 0)
-            self.exchanges.append(replace(one, number=number))
+            self.pages.exchanges.append(replace(one, number=number))
 
     def recording(self, *, is_log: bool) -> Recording:
         """All calls as one recording, with what the last one was sent; a lone call is not a log."""
@@ -285,15 +414,15 @@ class _Conversation:
             places = tuple(self.repeated[:MOST_PLACES])
             repeats.append(Aside("call that was recorded before", why, len(self.repeated), places))
         if not is_log:
-            return self.first._replace(
-                exchanges=self._place_exchanges(self.first.session.events),
-                aside=(*self.first.aside, *repeats),
+            return self.pages.first._replace(
+                exchanges=self._place_exchanges(self.pages.first.session.events),
+                aside=(*self.pages.first.aside, *repeats),
             )
-        last = self.calls[-1]
-        events = renumber(self.events)
-        tools = {tool.name: tool for call in self.calls for tool in call.tools}
-        asides = [*(aside for call in self.calls for aside in call.aside), *repeats]
-        texts = (call.instructions.get(AGENT, "") for call in self.calls)
+        last = self.pages.calls[-1]
+        events = renumber(self.pages.events)
+        tools = {tool.name: tool for call in self.pages.calls for tool in call.tools}
+        asides = [*(aside for call in self.pages.calls for aside in call.aside), *repeats]
+        texts = (call.instructions.get(AGENT, "") for call in self.pages.calls)
         systems = dict.fromkeys(text for text in texts if text)
         if len(systems) > 1:
             asides.append(
@@ -301,27 +430,27 @@ class _Conversation:
                     "system text that changed between two calls",
                     "each request is compiled with that of the last one",
                     len(systems) - 1,
-                    tuple(call.source for call in self.calls[1:4]),
+                    tuple(call.source for call in self.pages.calls[1:4]),
                 )
             )
         if self.edited:
             why = "the session has it as the model gave it"
-            place = (self.first.source,)
+            place = (self.pages.first.source,)
             asides.append(
                 Aside("answer that was sent back in other words", why, self.edited, place)
             )
         return last._replace(
-            id=self.first.id,
-            session=with_events(self.first.session, events),
+            id=self.id,
+            session=with_events(self.pages.first.session, events),
             instructions={AGENT: [*systems][-1]} if systems else last.instructions,
             tools=tuple(tools.values()),
             call=None,
             answers=frozenset(events[at].id for at in self.answers),
             aside=merge_asides(asides),
-            excused=frozenset().union(*(call.excused for call in self.calls)),
-            source=self.first.source,
+            excused=frozenset().union(*(call.excused for call in self.pages.calls)),
+            source=self.pages.first.source,
             exchanges=self._place_exchanges(events),
-            parent=self.parent[0].first.id if self.parent is not None else "",
+            parent=self.parent[0].id if self.parent is not None else "",
             relation=self.relation,
             forked=self.parent[1] if self.parent is not None else 0,
         )
@@ -329,7 +458,7 @@ class _Conversation:
     def _place_exchanges(self, events: Sequence[Event]) -> tuple[ExchangeRecord, ...]:
         """The recorded calls, each with the event that answered it."""
         placed: list[ExchangeRecord] = []
-        for one, place in zip(self.exchanges, self.places, strict=False):
+        for one, place in zip(self.pages.exchanges, self.places, strict=False):
             answer = events[place] if place is not None else None
             if answer is not None:
                 finish, failure = answer.finish_reason or one.finish, answer.error_code or one.error
@@ -342,6 +471,25 @@ class _Conversation:
                 )
             placed.append(one)
         return tuple(placed)
+
+
+def _share_head(call: Recording, before: Sequence[Recording]) -> Recording:
+    """A call without its words; what it declares as the one before it did is kept once."""
+    call = call._replace(session=_NOTHING, exchanges=())
+    if not before:
+        return call
+    last = before[-1]
+    return call._replace(
+        instructions=last.instructions
+        if last.instructions == call.instructions
+        else call.instructions,
+        tools=last.tools if last.tools == call.tools else call.tools,
+        declared=last.declared if last.declared == call.declared else call.declared,
+    )
+
+
+def _count_letters(event: Event) -> int:
+    return sum(len(text) for piece in _pieces(event) for text in piece)
 
 
 def _with_call_ids(answer: Event, repeated: Event) -> Event:

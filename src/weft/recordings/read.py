@@ -64,6 +64,7 @@ from weft.recordings.chats import (
     read_goose_session,
 )
 from weft.recordings.coding import (
+    SESSION_KEYS,
     TranscriptLine,
     is_claude_code,
     is_codex,
@@ -75,6 +76,7 @@ from weft.recordings.coding import (
     read_codex_stream,
     read_opencode,
     read_opencode_stream,
+    split_sessions,
 )
 from weft.recordings.containers import (
     ZIP,
@@ -116,6 +118,7 @@ from weft.recordings.recording import (
     find_other_fields,
     parse_json,
     raise_first,
+    read_cost,
     read_json,
     recording_of,
     replace_surrogates,
@@ -141,6 +144,7 @@ from weft.recordings.runs import (
     read_pi,
     read_qwen,
 )
+from weft.recordings.shelf import LARGE, Shelf
 from weft.recordings.spans import (
     FLAVOURS,
     NOT_CAPTURED,
@@ -251,6 +255,11 @@ def read_file(
                         read = _Values(label, format, lenient=lenient).stream(log)
                         yield from _with(_with_own_ids(read), asides)
                         return
+                    sessions = _SessionsFile.find(plain, label, progress)
+                    if sessions is not None:
+                        read = _Values(label, format, lenient=lenient).sessions(sessions)
+                        yield from _with(_with_own_ids(read), asides)
+                        return
                     data = plain.read()
     except OSError as error:
         raise SessionError(
@@ -320,7 +329,15 @@ def _split(file: BinaryIO, where: str) -> AbstractContextManager[BinaryIO]:
 
 
 _BLANK = b" \t\r\n\0"
-"""What a line has that says nothing; a file that was not written to its end has zeros there."""
+"""What a line has that says nothing; a crash leaves zeros where a file was not written."""
+
+_MARK = b"\xef\xbb\xbf"
+"""What Windows' editors begin a UTF-8 file with."""
+
+_ZEROS = ("zeros", "nothing was written there: what wrote the file was killed")
+
+_LOOKED_AT = 5
+"""How many lines may be broken before the two that tell what a file is."""
 
 
 class _LogFile:
@@ -333,22 +350,33 @@ class _LogFile:
         self._noun = ": recording " if is_split else ":"
         self.name = name
         self._progress = progress
+        self.size = file.seek(0, 2)
+        file.seek(0)
         self.count = 0
         """How many lines it has that are not empty."""
+        self.zeros: list[int] = []
+        """The lines with nothing but zeros."""
 
     @classmethod
     def find(
         cls, file: BinaryIO, name: str, progress: Progress | None, *, is_split: bool
     ) -> "_LogFile | None":
-        """The log that a file is, None if its first two lines are not one recording each."""
-        first, second = (parse_json(line) for line in (file.readline(), file.readline()))
+        """The log that a file is, None if its first two lines are not one recording each.
+
+        Lines that are broken are passed over.
+        """
+        count = 0
+        for line in itertools.islice(file, 2 + _LOOKED_AT):
+            text = line.strip(_BLANK).removeprefix(_MARK)
+            value = parse_json(text)
+            if isinstance(value, dict) and _is_document(cast("JsonObject", value)):
+                count += 1
+            elif value is not None or (text and not text.startswith(b"{")):
+                break
+            if count == 2:
+                break
         file.seek(0)
-        both = isinstance(first, dict) and isinstance(second, dict)
-        if not both or not _is_document(cast("JsonObject", first)):
-            return None
-        if not _is_document(cast("JsonObject", second)):
-            return None
-        return cls(file, name, progress, is_split=is_split)
+        return cls(file, name, progress, is_split=is_split) if count == 2 else None
 
     def place(self, number: int) -> str:
         """Where a recording stands in the file."""
@@ -360,12 +388,16 @@ class _LogFile:
         sizes: dict[int, int] = {}
         at = 0
         for number, line in enumerate(self._file, 1):
-            if line.strip(_BLANK):
-                value = parse_json(line)
+            if text := line.strip(_BLANK):
+                value = parse_json(text if at else text.removeprefix(_MARK))
                 time = _time_in(cast("JsonObject", value)) if isinstance(value, dict) else 0.0
                 places.append((time, at, number))
                 sizes[number] = len(line)
+            elif b"\0" in line:
+                self.zeros.append(number)
             at += len(line)
+        # after its last line a file may have been given room that was not used
+        self.zeros = [one for one in self.zeros if places and one < places[-1][2]]
         self.count = len(places)
         times = [time for time, _, _ in places]
         # a broken last line has no time, and stays the last
@@ -380,7 +412,93 @@ class _LogFile:
             read += len(line)
             if self._progress is not None:
                 self._progress(self.name, read, at)
-            yield number, line
+            yield number, line if place else line.removeprefix(_MARK)
+
+
+class _SessionsFile:
+    """A large file of transcripts that were put together: read session by session."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        name: str,
+        progress: Progress | None,
+        sessions: list[list[tuple[int, int]]],
+    ) -> None:
+        self._file = file
+        self._name = name
+        self._progress = progress
+        self._sessions = sessions
+        """The number of each line, and its place."""
+
+    @classmethod
+    def find(cls, file: BinaryIO, name: str, progress: Progress | None) -> "_SessionsFile | None":
+        """The sessions that a file has, None if it is short or has only one."""
+        size = file.seek(0, 2)
+        file.seek(0)
+        first = parse_json(file.readline().strip(_BLANK).removeprefix(_MARK))
+        file.seek(0)
+        if size <= LARGE or not isinstance(first, dict):
+            return None
+        line_format = _line_format_of([cast("JsonObject", first)], None)
+        if line_format is None or line_format.read is not read_claude_code:
+            return None
+        rows: list[TranscriptLine] = []
+        at = 0
+        for number, line in enumerate(file, 1):
+            if line.strip(_BLANK):
+                row: JsonObject = {"number": number, "at": at, **_session_keys_in(line)}
+                rows.append(TranscriptLine("", row))
+            at += len(line)
+        file.seek(0)
+        sessions = split_sessions(rows)
+        if len(sessions) < 2:
+            return None
+        places = [
+            [(cast("int", row.value["number"]), cast("int", row.value["at"])) for row in session]
+            for session in sessions
+        ]
+        return cls(file, name, progress, places)
+
+    def sessions(self) -> Iterator[list[tuple[int, bytes]]]:
+        """The lines of each session, with their numbers."""
+        size = self._file.seek(0, 2)
+        read = 0
+        for session in self._sessions:
+            lines: list[tuple[int, bytes]] = []
+            for number, place in session:
+                self._file.seek(place)
+                line = self._file.readline()
+                read += len(line)
+                lines.append((number, line if place else line.removeprefix(_MARK)))
+            if self._progress is not None:
+                self._progress(self._name, read, size)
+            yield lines
+
+
+class _SessionKeys(msgspec.Struct):
+    """What a line of Claude Code says of the session that it is of."""
+
+    session: str = msgspec.field(default="", name="sessionId")
+    printed: str = msgspec.field(default="", name="session_id")
+    parent: str | None = msgspec.field(default=None, name="parentUuid")
+    logical: str | None = msgspec.field(default=None, name="logicalParentUuid")
+    uuid: str = ""
+
+
+_SESSION_KEYS = msgspec.json.Decoder(_SessionKeys)
+
+
+def _session_keys_in(line: bytes) -> JsonObject:
+    """The keys that tell a line's session. Nothing else of it is read, where that is possible."""
+    try:
+        keys = _SESSION_KEYS.decode(line)
+    except (ValueError, RecursionError):
+        value = parse_json(line)
+        whole = cast("JsonObject", value) if isinstance(value, dict) else {}
+        return {key: whole[key] for key in SESSION_KEYS if key in whole}
+    values = (keys.session, keys.printed, keys.parent, keys.logical, keys.uuid)
+    return dict(zip(SESSION_KEYS, values, strict=True))
 
 
 def _with_own_ids(recordings: Iterable[Recording]) -> Iterator[Recording]:
@@ -469,15 +587,15 @@ def _read_plain(data: bytes, name: str, values: "_Values") -> Iterator[Recording
         )
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # what some shells write
         data = data.decode("utf-16", "replace").encode()
-    elif data[1:2] == b"\0" or data[:1] == b"\0":  # the same without its mark
+    elif data[:2].count(b"\0") == 1:  # the same without its mark
         data = data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-16-be", "replace").encode()
-    # Windows' editors begin a UTF-8 file with this mark; after a crash a file may end with nothing
-    data = data.removeprefix(b"\xef\xbb\xbf").rstrip(b"\0")
+    # after its last line a file may have been given room that was not used
+    data = data.removeprefix(_MARK).rstrip(b"\0")
     if is_aider(data):
         chats = read_aider_text(data)
         yield from values.whole(chats[0] if len(chats) == 1 else chats, Asides())
         return
-    lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+    lines = _list_lines(data)
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
     if _is_yaml(name) or lines[0][1].startswith(_CASSETTE):
@@ -518,12 +636,49 @@ def _is_yaml(name: str) -> bool:
 
 def _read_archive(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
     """The recordings in the files of an archive."""
-    members = [*list_members(data, name, _PLAIN_ENDINGS)]
-    if not members:
+    errors: list[SessionError] = []
+    members = [*list_members(data, name, _PLAIN_ENDINGS, errors)]
+    if not members and not errors:
         raise SessionError("no file in this archive is a recording", where=name, hint=FORMS)
-    for member in members:
-        inner = _Values(f"{name}: {member.name}", values.format, lenient=values.lenient)
-        yield from _read_bytes(member.data, inner.name, inner)
+
+    def read_members() -> Iterator[Recording]:
+        for member in members:
+            inner = _Values(f"{name}: {member.name}", values.format, lenient=values.lenient)
+            try:
+                yield from _read_bytes(member.data, inner.name, inner)
+            except SessionError as error:
+                errors.append(error)
+
+    yield from _with_errors(read_members(), errors, lenient=values.lenient)
+
+
+def _list_lines(data: bytes) -> list[tuple[int, bytes]]:
+    """The lines that say something, with their numbers; each has the zeros that are before it."""
+    lines: list[tuple[int, bytes]] = []
+    zeros = b""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if line.strip(_BLANK):
+            lines.append((number, zeros + line))
+            zeros = b""
+        elif b"\0" in line:
+            zeros = b"\0"
+    return lines
+
+
+def _read_line(line: bytes, where: str, asides: Asides) -> Json:
+    """The value of a line. Zeros around it are named."""
+    text = line.strip(_BLANK)
+    if line.strip().startswith(b"\0") or line.strip().endswith(b"\0"):
+        asides.add(*_ZEROS, where)
+    return read_json(text, where, asides.add)
+
+
+def _with_way_on(error: SessionError) -> SessionError:
+    """The error for a broken line among others, with what to do about it."""
+    if error.hint != FORMS:
+        return error
+    hint = "mend this line, or read the rest with --lenient"
+    return SessionError(error.message, where=error.where, hint=hint)
 
 
 def _read_lines(lines: Sequence[tuple[int, bytes]], values: "_Values") -> Iterator[Recording]:
@@ -531,7 +686,7 @@ def _read_lines(lines: Sequence[tuple[int, bytes]], values: "_Values") -> Iterat
 
     The last line may be torn, since its writer may have been killed: it is set aside. Any other
     broken line is an error, raised at once where all lines are one conversation, and after the
-    others were read where each line is one of its own.
+    others were read where each line is one of its own. If `lenient`, it is set aside too.
     """
     name = values.name
     rows: list[TranscriptLine] = []
@@ -541,9 +696,7 @@ def _read_lines(lines: Sequence[tuple[int, bytes]], values: "_Values") -> Iterat
         where = f"{name}:{number}"
         asides = mended[where] = Asides()
         try:
-            rows.append(
-                TranscriptLine(where, cast("JsonObject", read_json(line, where, asides.add)))
-            )
+            rows.append(TranscriptLine(where, cast("JsonObject", _read_line(line, where, asides))))
         except SessionError as error:
             glued = split_values(line)  # two writers, and no line end between them
             rows += [TranscriptLine(where, one) for one in glued]
@@ -554,8 +707,8 @@ def _read_lines(lines: Sequence[tuple[int, bytes]], values: "_Values") -> Iterat
     if rows and broken and begins and broken[-1].where == f"{name}:{lines[-1][0]}":
         torn = broken.pop()
     if not rows:
-        raise broken[0]
-    yield from values.rows(rows, mended, torn, broken)
+        raise_first(broken)
+    yield from values.rows(rows, mended, torn, [*map(_with_way_on, broken)])
 
 
 def _torn_line(error: SessionError | None) -> Asides:
@@ -565,12 +718,39 @@ def _torn_line(error: SessionError | None) -> Asides:
     return asides
 
 
-def _with(recordings: Iterable[Recording], asides: Asides) -> Iterator[Recording]:
+def _with(
+    recordings: Iterable[Recording], asides: Asides, lost: Sequence[Aside] = ()
+) -> Iterator[Recording]:
     """The recordings, the first of them with what else was set aside."""
-    listed = asides.collect()
+    listed = (*lost, *asides.collect())
     for recording in recordings:
         yield recording._replace(aside=(*recording.aside, *listed)) if listed else recording
         listed = ()
+
+
+def _with_errors(
+    recordings: Iterable[Recording], errors: Sequence[SessionError], *, lenient: bool
+) -> Iterator[Recording]:
+    """The recordings, then the first of the errors that were met while they were read.
+
+    If `lenient`, the last recording has the errors among what was set aside.
+    """
+    last: Recording | None = None
+    for recording in recordings:
+        if last is not None:
+            yield last
+        last = recording
+    if last is None:
+        raise_first(errors)
+        return
+    if lenient:
+        asides = Asides()
+        for error in errors:
+            asides.add("place that cannot be read", error.message, error.where)
+        yield last._replace(aside=(*last.aside, *asides.collect()))
+    else:
+        yield last
+        raise_first(errors)
 
 
 _DEEPEST = 100
@@ -588,6 +768,8 @@ class _Values:
         self.name = name
         self.format = format
         self.lenient = lenient
+        self.is_large = False
+        """Whether it holds more than memory should."""
         self.skipped = Asides()
         """Rows of a trace in which no model was asked."""
         self.ran: list[tuple[str, str]] = []
@@ -615,19 +797,23 @@ class _Values:
         groups = self._split_forms(rows)
         if len(groups) > 1:
             errors = [*broken]
-            for number, group in enumerate(groups, 1):
-                last = torn if number == len(groups) else None
-                try:
-                    yield from self.rows(group, mended, last, ())
-                except SessionError as error:
-                    errors.append(error)
-            raise_first(errors)
+
+            def read_groups() -> Iterator[Recording]:
+                for number, group in enumerate(groups, 1):
+                    last = torn if number == len(groups) else None
+                    try:
+                        yield from self.rows(group, mended, last, ())
+                    except SessionError as error:
+                        errors.append(error)
+
+            yield from _with_errors(read_groups(), errors, lenient=self.lenient)
             return
         whole = self._conversation(rows)
         if whole is not None:
-            # a conversation with a hole in it is not a conversation
-            raise_first(broken)
-            yield from _with(whole, Asides.of(*mended.values(), _torn_line(torn)))
+            if not self.lenient:  # a conversation with a hole in it is not a conversation
+                raise_first(broken)
+            whole = _with(whole, Asides.of(*mended.values(), _torn_line(torn)))
+            yield from _with_errors(whole, broken, lenient=self.lenient)
             return
         errors = [*broken]
         self.repeated = find_wrappers(
@@ -656,6 +842,7 @@ class _Values:
 
     def stream(self, log: _LogFile) -> Iterator[Recording]:
         """The recordings of a log, line by line; what its lines share is kept once."""
+        self.is_large = log.size > LARGE
         errors: list[SessionError] = []
         torn: list[SessionError] = []
         others: dict[int, TranscriptLine] = {}
@@ -664,24 +851,44 @@ class _Values:
             for number, line in log.lines():
                 where, asides = log.place(number), Asides()
                 try:
-                    value = read_json(line, where, asides.add)
+                    value = _read_line(line, where, asides)
                     if isinstance(value, dict) and self._is_transcript(value):
                         others[number] = TranscriptLine(where, value)
                         continue
                     recordings = self.read(value, f"{self.stem}-{number}", where, single=False)
                     yield from _with(recordings, asides)
                 except SessionError as error:
-                    is_last = number == log.count and line.lstrip().startswith((b"{", b"["))
-                    broken = parse_json(line) is None
-                    (torn if is_last and broken else errors).append(error)
+                    text = line.strip(_BLANK)
+                    is_last = number == log.count and text.startswith((b"{", b"["))
+                    if parse_json(text) is not None:
+                        errors.append(error)
+                    else:
+                        (torn if is_last else errors).append(_with_way_on(error))
 
-        joined = [*self._join(read_rows(), in_order=True)]
-        whole = _with(joined, _torn_line(torn[0] if torn else None))
+        joined = self._join(read_rows(), in_order=True)
+        first = next(joined, None)  # all lines are read now
+        asides = _torn_line(torn[0] if torn else None)
+        for number in log.zeros:
+            asides.add(*_ZEROS, log.place(number))
+        whole = _with(itertools.chain(() if first is None else (first,), joined), asides)
         if others:  # the file of another program was appended
             lines = [others[number] for number in sorted(others)]
             none = {line.where: Asides() for line in lines}
             whole = itertools.chain(whole, self.rows(lines, none, None, ()))
         yield from self.require_some(whole, errors)
+
+    def sessions(self, file: _SessionsFile) -> Iterator[Recording]:
+        """The recordings of transcripts that were put together, session by session."""
+        errors: list[SessionError] = []
+
+        def read_sessions() -> Iterator[Recording]:
+            for lines in file.sessions():
+                try:
+                    yield from _read_lines(lines, self)
+                except SessionError as error:
+                    errors.append(error)
+
+        yield from _with_errors(read_sessions(), errors, lenient=self.lenient)
 
     def _is_transcript(self, value: JsonObject) -> bool:
         """Whether a line is of a transcript, and not a recording of its own."""
@@ -745,16 +952,24 @@ class _Values:
         self, recordings: Iterable[Recording], *, in_order: bool = False
     ) -> Iterator[Recording]:
         """The calls of a log as conversations, if no tool ran that none of them has called."""
-        joined = [*map(self._name_agents, join_calls(recordings, in_order=in_order))]
-        named = {name for name, _ in self.ran_in_spans}
-        called = find_names(joined, named)
-        ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]
-        self.ran, self.ran_in_spans = [], []
-        joined = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
+        calls = join_calls(recordings, in_order=in_order, is_large=self.is_large)
+        named_calls = map(self._name_agents, calls)
+        first = next(named_calls, None)  # all recordings are read now
+        joined: Iterable[Recording] = (
+            () if first is None else itertools.chain((first,), named_calls)
+        )
+        lost: tuple[Aside, ...] = ()
+        if self.ran or self.ran_in_spans:
+            listed = Shelf(joined) if self.is_large else [*joined]
+            called = find_names(listed, {name for name, _ in self.ran_in_spans})
+            ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]
+            self.ran, self.ran_in_spans = [], []
+            lost = require_tools_called(ran, listed, where=self.name, lenient=self.lenient)
+            joined = listed
         skipped = self.skipped
-        if joined:  # they are named with the recordings next to them, once
+        if first is not None:  # they are named with the recordings next to them, once
             self.skipped = Asides()
-        yield from _with(joined, skipped)
+        yield from _with(joined, skipped, lost)
 
     def _name_agents(self, recording: Recording) -> Recording:
         """The calls with the agent that made them: the span around one may come after it."""
@@ -776,10 +991,9 @@ class _Values:
     ) -> Iterator[Recording]:
         """The recordings, then the first error that was met; or one that nothing was there."""
         is_empty = True
-        for one in recordings:
+        for one in _with_errors(recordings, errors, lenient=self.lenient):
             is_empty = False
             yield one
-        raise_first(errors)
         skipped = self.skipped.collect()
         if skipped and is_empty:
             missing = [one for one in skipped if one.why == NOT_CAPTURED]
@@ -1130,6 +1344,7 @@ def _exchange_in(
         ended=ended,
         status=status if isinstance(status, int) else None,
         error=error if isinstance(error, str) else compact(error) if error else "",
+        cost=read_cost(raw) or read_cost(object_in(exchange.answer)),
     )
 
 

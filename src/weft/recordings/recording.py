@@ -5,6 +5,7 @@ with its place and the reason, so that nothing is dropped in silence.
 """
 
 import json
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -299,6 +300,7 @@ class Transcript:
         counts: Mapping[str, Json] | None = None,
         cache_write: int | None = None,
         cache_lifetime: str | None = None,
+        cost: float | None = None,
         finish_reason: str | None = None,
         error: str | None = None,
         place: str = "",
@@ -320,6 +322,7 @@ class Transcript:
             model=model or None,
             cache_write=cache_write,
             cache_lifetime=cache_lifetime,
+            stated_cost=cost,
         )
         event = Event(
             author=AGENT,
@@ -813,6 +816,26 @@ def read_written(counts: Mapping[str, Json]) -> int | None:
     return _find_counts(counts)[0].get("written") or None
 
 
+_COSTS = (
+    "costUSD", "cost_usd", "response_cost", "calculatedTotalCost", "totalCost", "total_cost",
+    "cost",
+)  # fmt: skip
+"""What recorders call the US dollars that a call cost, its request and its answer together."""
+
+
+def read_cost(row: JsonObject) -> float | None:
+    """The US dollars that a file says a call cost; None where it says nothing, or 0.
+
+    A program that does not know the price writes 0, and so does one with a flat rate.
+    """
+    usage, details = object_in(row.get("usage")), object_in(row.get("costDetails"))
+    listed = [*(row.get(key) for key in _COSTS), details.get("total"), usage.get("cost")]
+    for cost in listed:
+        if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 < cost < math.inf:
+            return float(cost)
+    return None
+
+
 def with_counts(event: Event, counts: Mapping[str, Json]) -> Event:
     """The answer with what was counted, where that says more."""
     written = read_written(counts)
@@ -822,6 +845,14 @@ def with_counts(event: Event, counts: Mapping[str, Json]) -> Event:
         usage=read_counts(counts) or event.usage,
         custom_metadata=note or event.custom_metadata,
     )
+
+
+def with_cost(event: Event, cost: float | None) -> Event:
+    """The answer with what the file says it cost."""
+    if cost is None:
+        return event
+    notes = msgspec.structs.replace(event.provenance, stated_cost=cost)
+    return msgspec.structs.replace(event, custom_metadata=notes.onto(event.custom_metadata))
 
 
 def _find_counts(counts: Mapping[str, Json]) -> tuple[dict[str, int], dict[str, str]]:

@@ -24,10 +24,12 @@ from weft.recordings.recording import (
     Recording,
     Transcript,
     find_other_fields,
+    read_cost,
     read_counts,
     seconds,
     show_media,
     tools_of,
+    with_cost,
     with_counts,
     with_events,
 )
@@ -884,8 +886,9 @@ def _with_facts(
             time = seconds(fact.get("time")) or 0.0
             time = time / 1000 if time > _MILLISECONDS else time
             name = fact.get("model")
+            usage = object_in(fact.get("usage"))
             event = msgspec.structs.replace(
-                with_counts(event, object_in(fact.get("usage"))),
+                with_cost(with_counts(event, usage), read_cost(usage)),
                 model_version=(name if isinstance(name, str) else "") or model or None,
                 timestamp=time or event.timestamp,
             )

@@ -13,6 +13,7 @@ from weft.recordings.recording import (
     Aside,
     RecordedCall,
     Recording,
+    read_cost,
     read_counts,
     seconds,
     with_counts,
@@ -295,6 +296,7 @@ def with_row(
                 error=recorded_row.error,
                 agent=recorded_row.agent,
                 parent=recorded_row.parent,
+                cost=recorded_row.cost,
             ),
         ),
     )
@@ -335,6 +337,7 @@ def _exchange(
         source=where,
         agent=text_at(row, "agent"),
         parent=text_at(row, "parent"),
+        cost=read_cost(row),
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from weft.compiler.caching import Prediction, predict
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import READ, WRITE, Load, price_of
+from weft.compiler.costs import READ, WRITE, Load, price_of, rates_for
 from weft.compiler.incremental import Woven
 from weft.compiler.parts import blocks_of
 from weft.compiler.plan import NamedModel, Plan, plan_for
@@ -316,6 +316,34 @@ def find_usage_difference(
         f"The recorded requests have {off} than were billed ({own:,} and {whole:,}):"
         f" {_likely_cause(billed, counted, recording)}."
     )
+
+
+_OFF_COST = 0.05
+"""How far a computed bill may be from the one that the file states."""
+
+
+def find_cost_difference(steps: Sequence[AnsweredStep], recorded: "RecordedCalls") -> str:
+    """What to say where the file states what calls cost, and the price list says otherwise."""
+    stated = own = 0.0
+    count = 0
+    is_priced = True
+    for step, exchange in zip(steps, recorded.exchanges, strict=True):
+        load, notes = recorded.bills.get(step.event.id), step.event.provenance
+        if exchange.cost is None or load is None:
+            continue
+        model = notes.model or exchange.model or recorded.recording.model
+        rates = rates_for(model, tokens=load.total, lifetime=notes.cache_lifetime or "")
+        stated += exchange.cost
+        own += rates.cost(load)
+        is_priced &= rates.money
+        count += 1
+    if not count or (is_priced and abs(own - stated) <= _OFF_COST * stated):
+        return ""
+    calls = f"{count:,} call{'' if count == 1 else 's'}"
+    listed = (
+        f"by the price list it is ${own:.4f}" if is_priced else "the price list has no such model"
+    )
+    return f"The file says that {calls} cost ${stated:.4f}; {listed}."
 
 
 def _likely_cause(billed: Sequence[int], counted: Sequence[int], recording: Recording) -> str:

@@ -53,6 +53,10 @@ class Actions(Value, frozen=True):
     render_ui_widgets: Json | None = None
     set_model_response: Json | None = None
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """A copy of an event without actions is written without them too."""
+        return "NO_ACTIONS" if self is NO_ACTIONS else super().__reduce__()
+
 
 class Usage(Value, frozen=True):
     """Tokens as the provider counted them; cached ones are part of `prompt_token_count`."""

@@ -97,6 +97,8 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     """Tokens that the provider wrote to its cache for this answer."""
     cache_lifetime: str | None = None
     """How long it keeps them, such as `1h`, where that is not the shortest time it has."""
+    stated_cost: float | None = None
+    """US dollars that a recording says the answer cost, with its request."""
     rest: JsonObject | None = None
     """Fields of the provider's answer that the event has no field for."""
     fallback: list[JsonObject] | None = None
