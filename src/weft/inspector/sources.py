@@ -183,7 +183,11 @@ class RecordedSessions:
             latest = max((time for time in times if time), default=row["updated"])
             steps = len(calls) or row["steps"]
             named = [*dict.fromkeys(show.text(one.agent) for one in calls if one.agent)]
+            # a call that nobody answered has no event in the log
+            errors = sum(bool(event.error_code) for event in session.events)
+            errors += sum(not one.event for one in calls)
             rows.append({**row, "id": recording.id, "updated": latest, "steps": steps})
+            rows[-1]["errors"] = errors
             rows[-1]["agents"] = list[Json](named) or row["agents"]
         return rows[::-1]
 
