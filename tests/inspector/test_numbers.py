@@ -1,14 +1,22 @@
 """The numbers of a session add up, whatever was said in it, and say the same in every view."""
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.inspector.counts import counted_row, require_one_count
+from tests.inspector.programs import Shape, ran
 from tests.support.strategies import logs
-from weft import Agent, C, Policy, tool
+from weft import Agent, C, Policy, Runner, tool
+from weft.declare.words import policy_from
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.request import RequestView
-from weft.session import Event, Session, Usage
+from weft.inspector.sources import RecordedSessions, StoredSessions
+from weft.recordings import recording_of
+from weft.replay.replay import replay, uses_of
+from weft.replay.steps import is_answer
+from weft.session import Event, Session, SessionKey, Usage
 
 MODELS = (
     "claude-opus-5",
@@ -87,3 +95,33 @@ def test_the_numbers_of_a_session_add_up(inspection: Inspection, policy: str) ->
     priced = [frame for frame in frames if frame["money"]]
     assert session["cost"] == sum(frame["cost"] for frame in priced or frames)
     assert session["unpriced"] == (len(frames) - len(priced) if priced else 0)
+
+
+@pytest.mark.parametrize("has_bill", [False, True], ids=["not billed", "billed"])
+@pytest.mark.parametrize("kind", ["agent", "router", "parallel"])
+@pytest.mark.parametrize("dialect", ["anthropic", "openai-chat"])
+async def test_every_room_and_the_terminal_have_one_count(
+    kind: str, dialect: str, has_bill: bool
+) -> None:
+    shape: Shape = (kind,) if kind == "agent" else (kind, ("agent",), ("agent",))
+    root, session, _ = await ran(shape, dialect=dialect)
+    events = [*session.events]
+    if has_bill:
+        events = [_metered(one, 900) if is_answer(one) else one for one in events]
+    runner = Runner(root, app_name="app")
+    stored = await runner.store.create(SessionKey("app", "user", "s"))
+    await runner.store.append(stored, *events)
+    sessions = StoredSessions(runner.store, {"app": root})
+    row = await counted_row(sessions)
+    require_one_count(await sessions.inspection(row["key"]), row)
+    # a log whose program nobody names is a recording, here and in the terminal
+    session = await runner.session(session_id="s")
+    recording = recording_of(session)
+    inspection = Inspection.of_recording(recording)
+    require_one_count(inspection, await counted_row(RecordedSessions([recording])))
+    for policy in ("C.default()", "C.auto()"):
+        trial = replay(recording, policy_from(policy), uses=uses_of(session.events, ""))
+        page = inspection.under(Variant(policy=policy)).film()["session"]
+        assert trial.tokens == page["tokens"]
+        assert trial.cached == pytest.approx(page["cached"], abs=1)
+        assert trial.cost == pytest.approx(page["cost"])

@@ -4,11 +4,13 @@ import pytest
 
 from tests.support.receipts import require_sums
 from weft import Agent, C, RunConfig, Runner, tool
-from weft.compiler.receipt import NO_USAGE
+from weft.compiler.costs import Load
+from weft.compiler.receipt import NO_USAGE, Expectation, compare_bill
 from weft.errors import CallError
 from weft.inspector import Inspection
 from weft.models.scripted import ScriptedModel
 from weft.recordings import recording_of
+from weft.replay.receipt import Receipt, ReceiptLine
 from weft.runtime.result import Result
 from weft.session import Usage
 from weft.testing import call, usage
@@ -59,6 +61,21 @@ async def test_a_lost_cache_and_a_wrong_estimate_are_told_apart() -> None:
     assert "evicted" in kinds["cache"].words
     assert kinds["cache"].cost > 0
     assert "Weft counted" in lost.lines[0].call.causes[0].words
+
+
+def test_the_reason_of_a_sum_is_one_for_its_sign() -> None:
+    expected = [Load(9_000, 1_000, 0), *[Load(0, 10_000, 0)] * 3]  # one lost, three found
+    cached = [0, 6_000, 6_000, 6_000]
+    lines = [
+        ReceiptLine(n, f"e{n}", "i", "desk", 0.0, compare_bill(
+            Expectation("claude-sonnet-5", load),
+            Usage(prompt_token_count=10_000, cached_content_token_count=read),
+        ))
+        for n, (load, read) in enumerate(zip(expected, cached, strict=True), 1)
+    ]  # fmt: skip
+    (whole,) = (one for one in Receipt("s", (*lines,)).causes if one.kind == "cache")
+    assert whole.cost < 0
+    assert "knew more of it" in whole.words
 
 
 async def test_missing_usage_is_said_and_counts_in_no_sum() -> None:

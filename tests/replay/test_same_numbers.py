@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from tests.cli.run import weft
+from tests.inspector.counts import counted_row, require_one_count
 from tests.recordings.test_accounting import SHAPES
 from weft.declare.words import policy_from
 from weft.inspector import Inspection, Variant
 from weft.inspector.inspection import SessionSpending
+from weft.inspector.sources import RecordedSessions
 from weft.recordings import Recording, read_file, read_recordings, recording_of
 from weft.replay.page import recorded_facts
 from weft.replay.replay import replay, speakers, total, uses_of
@@ -42,9 +44,10 @@ def spent(inspection: Inspection) -> SessionSpending:
 
 
 @pytest.mark.parametrize("name", [*FILES, *sorted({*SHAPES} - {"unknown"})])
-def test_the_page_and_the_terminal_give_the_same_numbers(name: str) -> None:
+async def test_the_page_and_the_terminal_give_the_same_numbers(name: str) -> None:
     for recording in read(name):
         inspection = Inspection.of_recording(recording)
+        require_one_count(inspection, await counted_row(RecordedSessions([recording])))
         uses = uses_of(recording.session.events, "\n".join(recording.instructions.values()))
         facts = recorded_facts([recording])
         reported = inspection.summary()["reported"]
@@ -171,3 +174,19 @@ def test_a_session_without_a_model_is_measured_by_the_yardstick_on_the_page_too(
     (tried,) = inspection.under(Variant(model="gpt-4o")).steps[:1]
     assert tried.request is not None
     assert tried.request.prompt.model == "gpt-4o"
+
+
+async def test_what_is_kept_for_an_hour_has_one_price_on_all_of_the_page() -> None:
+    text = (SAMPLES / "claude-code.jsonl").read_text()
+    written = '"cache_creation_input_tokens": 900'
+    text = text.replace('"cache_read_input_tokens": 12000', '"cache_read_input_tokens": 0')
+    costs: list[float] = []
+    for tokens in ((900, 0), (0, 900)):
+        kinds = zip(("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"), tokens, strict=True)
+        kept = text.replace(written, f'{written}, "cache_creation": {json.dumps(dict(kinds))}')
+        recording, *_ = read_recordings(kept.encode(), name="claude-code.jsonl")
+        recording = recording._replace(instructions={"agent": "Be brief. " * 900})
+        inspection = Inspection.of_recording(recording)
+        require_one_count(inspection, await counted_row(RecordedSessions([recording])))
+        costs.append(inspection.receipt().expected)
+    assert costs[1] > costs[0] > 0

@@ -33,7 +33,7 @@ from weft.inspector.trust import describe_trust, trace_calls
 from weft.ir import Prompt, TextBlock
 from weft.runtime.sinks import stands_in
 from weft.stores import open_store
-from weft.testing import ScriptedModel, call
+from weft.testing import ScriptedModel, call, make_session
 from weft.values import JsonObject
 
 IBAN = "DE89370400440532013000"
@@ -512,5 +512,17 @@ async def test_the_calls_of_a_session_can_be_traced() -> None:
     assert (traced.tool, traced.outcome) == ("send_money", "asked")
     assert traced.sources == ("read_file.result",)
     assert traced.paths == ("read_file -> bot -> send_money.recipient",)
-    (row,) = describe_trust(Inspection(direct(), await runner.session(session_id="s")))["calls"]
+    trust = describe_trust(Inspection(direct(), await runner.session(session_id="s")))
+    (row,) = trust["calls"]
     assert (row["call"], row["outcome"], row["paths"]) == (traced.tool, "asked", [*traced.paths])
+    # the question to the user has the words of the call, and is none itself
+    assert [one["call"] for one in trust["flows"]] == ["send_money"]
+
+
+def test_fields_of_one_tool_take_one_way() -> None:
+    label = {"weft": {"flow": {"taint": ["search.city", "search.flight", "read.result"]}}}
+    event = make_session(("bot", call("send_money", amount=1))).events[0]
+    event = msgspec.structs.replace(event, custom_metadata=label)
+    (traced,) = trace_calls([event])
+    assert traced.sources == ("search.city", "search.flight", "read.result")
+    assert traced.paths == ("search -> bot -> send_money", "read -> bot -> send_money")

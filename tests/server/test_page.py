@@ -19,7 +19,6 @@ import uvicorn
 import weft
 from tests.inspector.sessions import find_flights
 from tests.server.browser import (
-    CONTRAST,
     done,
     needs_browser,
     open_session,
@@ -582,28 +581,6 @@ def test_the_page_is_driven_by_keyboard_alone(page: Any) -> None:
     tab_to(SESSIONS, 400)
     press("Enter")
     page.wait_for_selector("[data-testid=sessions]")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_can_be_read_in_both_themes_and_on_a_phone(
-    browser: Any, live: Live, scheme: str
-) -> None:
-    with opened(browser, live, color_scheme=scheme) as page:
-        assert page.evaluate(CONTRAST) == []
-        _open(page)
-        for name in _every_view(page):
-            if name == "left-out":
-                page.click("text=force in >> nth=0")
-                page.wait_for_selector("[data-testid=compared]")
-            if name == "bisect":
-                page.fill("input[placeholder^='a sentence']", "DY522 to City1")
-                page.click("form >> text=find")
-                page.wait_for_selector("text=It vanished")
-            assert page.evaluate(CONTRAST) == [], name
-        page.set_viewport_size({"width": 390, "height": 844})
-        for name in _every_view(page):
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= 390, f"{name} is {wide} pixels wide"
 
 
 def test_a_deleted_session_leaves_the_page_alive(browser: Any, live: Live, world: World) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.inspector.sessions import book_hotel, find_flights
-from tests.server.browser import done, find_serious, needs_browser, open_session, opened, settle
+from tests.server.browser import done, needs_browser, open_session, opened
 from tests.server.live import Live, serving
 from weft import Agent, Runner
 from weft.content import Blob, Content, Part
@@ -89,13 +89,6 @@ def live() -> Iterator[Live]:
         yield server
 
 
-VIEWS = (
-    ("left", "left-out"), ("cache", "cache"), ("whatif", "whatif"), ("bisect", "bisect"),
-    ("weight", "weight"), ("graph", "graph"), ("trust", "trust"), ("events", "events"),
-    ("chat", "chat"), ("receipt", "receipt"), ("compare", "compare"), ("request", "answer"),
-)  # fmt: skip
-
-
 def test_every_question_is_answered_by_clicks(browser: Any, live: Live) -> None:
     with opened(browser, live) as page:
         # which session was it: by the words that were said or returned
@@ -106,7 +99,6 @@ def test_every_question_is_answered_by_clicks(browser: Any, live: Live) -> None:
         page.wait_for_selector("text='2 sessions'")
         page.select_option("[aria-label=agent]", "writer")
         page.wait_for_selector("text='1 session'")
-        assert find_serious(page) == []
         # who made which call: a lane for each agent, by call or by time
         page.click("tr.pick >> text=f")
         page.wait_for_selector(".film text:has-text('finder')")
@@ -154,18 +146,9 @@ def test_every_question_is_answered_by_clicks(browser: Any, live: Live) -> None:
         page.fill("[aria-label='new instruction']", "Be brief.")
         page.click("text=run it again")
         page.wait_for_selector("[data-testid=parted]:has-text('book_hotel')")
-        for width in (1440, 390):
-            page.set_viewport_size({"width": width, "height": 900})
-            page.emulate_media(color_scheme="dark" if width == 390 else "light")
-            page.reload()
-            page.wait_for_selector("[data-testid=step]")
-            for view, name in VIEWS:
-                open_session(page, "traveller", "s", view)
-                page.wait_for_selector(f"[data-testid={name}]")
-                settle(page)
-                if width == 390 or view in ("request", "compare"):
-                    assert find_serious(page) == [], f"{view} at {width}"
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        page.set_viewport_size({"width": 390, "height": 900})
+        page.reload()
+        page.wait_for_selector("[data-testid=step]")
         # on a phone the strip is folded away
         assert page.locator(".film").count() == 0
         page.click("text=show the strip")

@@ -10,7 +10,7 @@ import msgspec
 
 from weft.compiler.caching import EVICTED, SLACK
 from weft.compiler.costs import Load, Rates, load_for, price_of, rates_for
-from weft.dialects.facts import facts_for, wire_name
+from weft.dialects.facts import wire_name
 from weft.session import Usage
 from weft.values import Json, JsonObject
 
@@ -111,10 +111,11 @@ def _load_json(load: Load | None) -> Json:
 
 def expect(compiled: "Compilation") -> Expectation:
     """What a compiled request is expected to cost, given the one before it."""
+    compiled = compiled.priced
     prediction, before = compiled.cached, compiled.previous
     model, load = compiled.prompt.model, load_for(compiled)
-    cache = facts_for(model).cache
-    if cache.write <= 1.0 and cache.write_long <= 1.0:  # keeping it costs nothing extra
+    rates = rates_for(model, tokens=load.total, lifetime=compiled.prompt.cache)
+    if rates.write <= rates.fresh:  # keeping it costs nothing extra
         load = Load(load.cached, 0, load.written + load.fresh)
     answered = before.answered if before is not None else 0.0
     idle = compiled.asked - answered if answered and compiled.asked else 0.0

@@ -110,7 +110,8 @@ def _stems_in(text: str) -> list[str]:
 def trouble_in(line: str, stems: Sequence[str] = _STEMS) -> float:
     """The weight of a line that tells of a failure; 0.0 for any other line."""
     near = line[:_LETTERS]
-    return max(_weigh_words(near, stems), _weigh_code(near), _weigh_letter(near))
+    words = _weigh_words(near, stems) if stems else 0.0
+    return max(words, _weigh_code(near), _weigh_letter(near))
 
 
 def _weigh_words(near: str, stems: Sequence[str]) -> float:

@@ -36,8 +36,9 @@ def short_values_in(text: str) -> list[str]:
     A number is spelled without its currency, its thousands separators and zeros at its end.
     """
     ungrouped = GROUPED.sub(lambda match: match[0].replace(",", ""), text)
-    spelled_plainly = map(plain_value, _VALUE.findall(ungrouped))
-    short = (one for one in dict.fromkeys(spelled_plainly) if len(one) <= _LONGEST_SHORT)
+    values = dict.fromkeys(_VALUE.findall(ungrouped))
+    spelled_plainly = [plain_value(one) if "." in one else one for one in values]
+    short = [one for one in dict.fromkeys(spelled_plainly) if len(one) <= _LONGEST_SHORT]
     return [one for one in short if _SHORT.fullmatch(one)]
 
 

@@ -19,10 +19,10 @@ from weft.digest.tables import (
     FAILED,
     SHORT_TABLE,
     STATE,
+    TableColumns,
     amount,
     compared_columns,
     rows_that_stay,
-    states_in,
 )
 from weft.values import Json, JsonObject, compact, leaf_fields
 
@@ -364,19 +364,23 @@ def _table_of(
     grouped: bool,
     filled: float,
 ) -> RecordTable:
-    staying = rows_that_stay(rows)
-    stays = {
-        at: max(staying[row] for row in unit if row in staying)
-        for at, unit in enumerate(units)
-        if any(row in staying for row in unit)
-    }
+    look = TableColumns.of(rows)
+    staying = rows_that_stay(rows, look)
+    stays = staying  # a unit is a row
+    if grouped:
+        stays = {
+            at: max(staying[row] for row in unit if row in staying)
+            for at, unit in enumerate(units)
+            if any(row in staying for row in unit)
+        }
     same = {
         column
         for column, first in enumerate(rows[0])
-        if len(rows) > 2 and all(row[column] == first for row in rows) and len(compact(first)) <= 80
+        if len(rows) > 2
+        and [row[column] for row in rows].count(first) == len(rows)
+        and len(compact(first)) <= 80
     }
-    compared = compared_columns(rows)
-    needed = {*compared, *states_in(rows, compared)}
+    needed = {*look.compared, *look.states}
     needed |= {
         column
         for column, name in enumerate(columns)
@@ -397,7 +401,8 @@ def _table_of(
 
 
 def _mostly_long(cells: Sequence[Json]) -> bool:
-    return sum(_is_large(cell) for cell in cells) * 2 > len(cells)
+    large = [cell for cell in cells if cell.__class__ not in _BARE and _is_large(cell)]
+    return len(large) * 2 > len(cells)
 
 
 # --- showing
@@ -417,6 +422,7 @@ class _Shower:
         self._tables: dict[int, RecordTable | None] = {}
         self._row_texts: dict[int, str] = {}
         self._stays: dict[int, dict[int, float]] = {}
+        self._wanted_units: dict[int, list[int]] = {}
 
     def value(self, value: Json, detail: Detail, texts: dict[str, str]) -> Json:
         """The value; what is too much is replaced by its size."""
@@ -467,22 +473,25 @@ class _Shower:
         if gone:
             fields["left out columns"] = [_full_name(table, at) for at in sorted(gone)]
 
-        def unit(at: int) -> Json:
+        def cells(row: int) -> Json:
+            return [
+                cell
+                if cell.__class__ in _BARE or (isinstance(cell, str) and len(cell) <= _WHOLE)
+                else self._show(cell, depth + 1)
+                for cell in map(table.rows[row].__getitem__, places)
+            ]
+
+        def group(at: int) -> Json:
             members = table.units[at]
             ends = [row for row in members if row in table.ends] if short else []
-            rows: list[Json] = [
-                [
-                    cell if cell.__class__ in _BARE else self._show(cell, depth + 1)
-                    for cell in map(table.rows[row].__getitem__, places)
-                ]
-                for row in ends or members
-            ]
+            rows: list[Json] = [cells(row) for row in ends or members]
             if ends and len(ends) < len(members):
                 rows.append(f"… {len(members) - len(ends):,} more …")
-            return rows if table.grouped else rows[0]
+            return rows
 
         units = [*range(len(table.units))]
-        fields[GROUPS if table.grouped else ROWS] = self._list_units(chosen, units, unit, table)
+        listed = self._list_units(chosen, units, group if table.grouped else cells, table)
+        fields[GROUPS if table.grouped else ROWS] = listed
         return fields
 
     def _list_units(
@@ -496,7 +505,7 @@ class _Shower:
 
         The longest gap says what the first of them are called, as far as there is room.
         """
-        parts = [[*part] for _, part in groupby(units, key=lambda at: at in chosen)]
+        parts = [[*part] for _, part in groupby(units, key=chosen.__contains__)]
         gaps = [part for part in parts if part[0] not in chosen]
         longest = max(gaps, key=len, default=list[int]())
         out: list[Json] = []
@@ -519,7 +528,8 @@ class _Shower:
             for row in rows
             if isinstance(row[column], str | int) and len(str(row[column])) <= 24
         ]
-        more = ", …" if len(names) < sum(len(table.units[at]) for at in gap) else ""
+        missing = sum(map(len, map(table.units.__getitem__, gap)))
+        more = ", …" if len(names) < missing else ""
         return f": {', '.join(names)}{more}" if names else ""
 
     def _choose_units(self, table: RecordTable) -> set[int]:
@@ -528,7 +538,9 @@ class _Shower:
         firm = sorted(table.stays, key=lambda at: (-table.stays[at], at))
         if detail.ends_only:
             firm = [at for at in firm if table.stays[at] >= END]
-        asked = self._asked_for(table)
+        asked = self._wanted_units.get(id(table))
+        if asked is None:
+            asked = self._wanted_units[id(table)] = self._find_asked(table)
         if not detail.all_stay:
             first = [0] if size else []
             return {*[*asked[: max(1, detail.rows // 2)], *firm, *first][: max(1, detail.rows)]}
@@ -572,7 +584,7 @@ class _Shower:
         if size <= len(chosen) + 1:
             return [show(row, depth + 1) for row in rows]
         items: list[Json] = []
-        for here, part in groupby(range(size), key=lambda at: at in chosen):
+        for here, part in groupby(range(size), key=chosen.__contains__):
             places = [*part]
             if here:
                 items += [show(rows[at], depth + 1) for at in places]
@@ -617,7 +629,7 @@ class _Shower:
             )
         return fields_kept
 
-    def _asked_for(self, table: RecordTable) -> list[int]:
+    def _find_asked(self, table: RecordTable) -> list[int]:
         """Units that say a telling name that was asked for, and that few others say."""
         telling = [name for name, weight in self._names.items() if weight >= _ASKED]
         if not telling:
@@ -656,8 +668,15 @@ _BARE = frozenset((int, float, bool, type(None)))
 """What is shown as it is: most cells of most tables."""
 
 
+_SPARE = 16
+"""So many letters more than it may have leave a text whole: the words on the rest take as many."""
+
+_WHOLE = min(detail.letters for detail in _LADDER) + _SPARE
+"""A text of so few letters is whole in any detail."""
+
+
 def _shorten(text: str, letters: int) -> str:
-    if len(text) <= letters + 16:
+    if len(text) <= letters + _SPARE:
         return text
     head = head_of(text, letters)
     return f"{head}… (+{len(text) - len(head):,} characters)"

@@ -221,11 +221,14 @@ def undo_tables(value: Json) -> Json:
             return [_record(row, names) for row in rows]
         if isinstance(groups, list) and all(isinstance(one, list) for one in groups):
             return [[_record(row, names) for row in cast("list[Json]", one)] for one in groups]
-    return {name: undo_tables(one) for name, one in value.items()}
+    return {
+        name: undo_tables(one) if isinstance(one, (dict, list)) else one
+        for name, one in value.items()
+    }
 
 
 def _is_table(value: JsonObject) -> bool:
-    return value.keys() in ({COLUMNS, ROWS}, {COLUMNS, GROUPS})
+    return COLUMNS in value and value.keys() in ({COLUMNS, ROWS}, {COLUMNS, GROUPS})
 
 
 def _has_table(value: Json, depth: int) -> bool:
@@ -299,5 +302,5 @@ def _record(row: Json, names: list[list[str]]) -> Json:
             if not isinstance(below, dict):
                 raise ValueError("a field is a value, or has fields")
             at = below
-        at[path[-1]] = undo_tables(cell)
+        at[path[-1]] = undo_tables(cell) if isinstance(cell, (dict, list)) else cell
     return record

@@ -144,14 +144,39 @@ def compared_columns(rows: Sequence[Sequence[Json]]) -> list[int]:
     some = rows[:_MANY]
     for column in range(max(map(len, some))):
         cells = [row[column] for row in some if column < len(row) and row[column] not in (None, "")]
-        amounts = [one for cell in cells if (one := amount(cell)) is not None]
+        # most cells are texts: they are known again without a call
+        amounts = [
+            one
+            for cell in cells
+            if (one := amount_of(cell) if isinstance(cell, str) else amount(cell)) is not None
+        ]
         if amounts and len(amounts) >= _COMPARED * len(cells):
             compared.append(column)
     return compared
 
 
-def rows_that_stay(rows: Sequence[Sequence[Json]]) -> dict[int, float]:
-    """The rows that a table never loses, by how firmly each stays: a larger number goes last."""
+class TableColumns(NamedTuple):
+    """What there is to know of the columns of a table."""
+
+    compared: list[int]
+    """Those whose cells are amounts that differ."""
+    states: dict[int, dict[int, int]]
+    """Those with states, or with texts of few kinds: where each first is, and how often."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Json]]) -> "TableColumns":
+        """The columns of these rows."""
+        compared = compared_columns(rows)
+        return cls(compared, states_in(rows, compared))
+
+
+def rows_that_stay(
+    rows: Sequence[Sequence[Json]], columns: TableColumns | None = None
+) -> dict[int, float]:
+    """The rows that a table never loses, by how firmly each stays: a larger number goes last.
+
+    `columns` are the table's, for who has looked at them already.
+    """
     stay: dict[int, float] = {}
 
     def keep(row: int, how: float) -> None:
@@ -163,18 +188,19 @@ def rows_that_stay(rows: Sequence[Sequence[Json]]) -> dict[int, float]:
     failed = [at for at, trouble in enumerate(troubles) if trouble]
     for at in failed[:_EACH]:
         keep(at, FAILED if troubles[at] >= GRAVE else FAILED - 5)
-    compared = compared_columns(rows)
+    compared, states = columns or TableColumns.of(rows)
     for column in compared:
         amounts = [
             (one, at)
             for at, row in enumerate(rows)
             if column < len(row) and (one := amount(row[column])) is not None
         ]
-        low, high = min(amounts), max(amounts, key=lambda pair: (pair[0], -pair[1]))
+        low, (largest, _) = min(amounts), max(amounts)
+        high = next(pair for pair in amounts if pair[0] == largest)
         if low[0] < high[0]:
             keep(low[1], END)
             keep(high[1], END)
-    for places in states_in(rows, compared).values():
+    for places in states.values():
         for at, size in places.items():
             keep(at, STATE + 1 / size)
     return stay
@@ -204,7 +230,7 @@ def _first_of_each(cells: Sequence[str]) -> dict[int, int]:
     if len(times) <= _MOST_STATES:
         return {cells.index(cell): size for cell, size in times.items()}
     # names are not texts; and texts of which hardly one is like another are not states
-    if sum(" " in cell.strip() for cell in cells) * 2 < len(cells):
+    if len([cell for cell in cells if " " in cell.strip()]) * 2 < len(cells):
         return {}
     kinds = kinds_of(cells)
     if len(kinds.sizes) * 2 > len(cells):
@@ -217,7 +243,7 @@ def _cell_text(cell: Json) -> str:
 
 
 def _row_text(row: Sequence[Json]) -> str:
-    return " ".join(cell if isinstance(cell, str) else compact(cell) for cell in row)
+    return " ".join([cell if isinstance(cell, str) else compact(cell) for cell in row])
 
 
 # --- tables in a text

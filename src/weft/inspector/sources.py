@@ -210,6 +210,9 @@ class RecordedSessions:
         latest = max((time for time in times if time), default=row["updated"])
         steps = len(calls) or row["steps"]
         row = {**row, "id": recording.id, "updated": latest, "steps": steps}
+        # a call that nobody answered has no event in the log
+        errors = sum(bool(event.error_code) for event in recording.session.events)
+        row["errors"] = errors + sum(not one.event for one in calls)
         named = [*dict.fromkeys(show.text(one.agent) for one in calls if one.agent)]
         row["agents"] = list[Json](named) or row["agents"]
         return row

@@ -152,7 +152,9 @@ def _trace(
     if call_id not in results:
         outcome = "asked" if asked else "open"
     ways = tuple(_texts(asked, "paths")) or tuple(
-        f"{source.partition('.')[0]} -> {event.author} -> {call.name}" for source in sources
+        dict.fromkeys(  # several fields of one tool take the same way
+            f"{source.partition('.')[0]} -> {event.author} -> {call.name}" for source in sources
+        )
     )
     why = error if refused and isinstance(error, str) else ""
     return TracedCall(
@@ -212,6 +214,8 @@ def _flows(
     known: dict[str, str] = {}
     for event in events:
         for call in event.calls:
+            if call.name in INTERNAL_CALLS:  # the runtime asks with the arguments of a call
+                continue
             args: Json = call.args or {}
             args = mask.value(args) if mask is not None else args
             words = sorted((set(_WORDS.findall(_values_of(args))) & known.keys()) - declared)

@@ -151,9 +151,10 @@ class Receipt(msgspec.Struct, frozen=True):
             some = [cause for line in self.comparable_lines for cause in line.call.causes]
             some = [cause for cause in some if cause.kind == kind]
             if some:
-                dearest = max(some, key=lambda cause: abs(cause.cost))
-                words = dearest.words if kind in ("cache", "model") else ""
                 tokens, cost = sum(one.tokens for one in some), sum(one.cost for one in some)
+                # a reason for what it comes to: some calls may have been cheaper, others dearer
+                dearest = (max if cost > 0 else min)(some, key=lambda cause: cause.cost)
+                words = dearest.words if kind in ("cache", "model") else ""
                 totals.append(CauseTotal(kind, len(some), tokens, cost, words))
         return totals
 

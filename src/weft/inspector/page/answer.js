@@ -46,7 +46,7 @@ function Piece({ part, result, session, event, film, show }) {
   if (part.kind === "thought") return html`<details><summary class="dim">thoughts</summary><div class="text dim">${part.text}</div></details>`;
   if (part.kind === "media") return html`<${Media} session=${session} event=${event} part=${part.part} mime=${part.mime} />`;
   if (part.kind === "call") return html`<details class="call" open><summary class="mono"><span class="calls">→ ${part.name}</span></summary><pre class="text">${pretty(part.text)}</pre>
-    ${result && html`<div class="results mono">← ${show ? html`<button class="link" onClick=${() => show("events", result.index)}>event ${result.index + 1}</button>` : `event ${result.index + 1}`}</div><pre class="text clip">${result.text}</pre>`}</details>`;
+    ${result && html`<div class="results mono">← ${show ? html`<button class="link" onClick=${() => show("events", result.index)}>event ${result.index + 1}</button>` : `event ${result.index + 1}`}</div><pre class="text">${result.text}</pre>`}</details>`;
   if (part.kind === "result") return html`<pre class="text results">← ${part.name} ${part.text}</pre>`;
   if (part.kind === "code" || part.kind === "code_result") return html`<pre class="text card">${part.text}</pre>`;
   return part.text ? html`<${Prose} text=${part.text} />` : null;

@@ -16,7 +16,7 @@ const TABS = [
   ["receipt", "Receipt", Receipt], ["compare", "Compare", Compare],
 ];
 const KEYS = [
-  ["← →", "the call before, the next"], ["Shift ← →", "ten calls"], ["Home End", "the first call, the last"], ["1 … 9, 0", "the views, from Request to Chat"],
+  ["← →", "the call before, the next"], ["Shift ← →", "ten calls"], ["Home End", "the first call, the last"], ["1 … 9, 0", "the views, from Request to Chat; on the name of a view, ← → go to the others"],
   ["r", "the request as messages, or as JSON"], ["m", "Markdown as it is meant, or as it is written"], ["/ or Ctrl+F", "find in the request"], ["Enter, Shift Enter", "in the search: the next hit, the one before"],
   ["↓ ↑", "in the text: from piece to piece, with its origin"], ["Enter", "in the text: the passes that made this piece"],
   ["Tab", "from part to part"], ["Esc", "close, or clear the light"], ["?", "this list"],
@@ -31,6 +31,9 @@ function readAddress() {
 function App() {
   const [place, setPlace] = useState(readAddress);
   const [help, setHelp] = useState(false);
+  // The session that was shown last: the list begins at its line.
+  const last = useRef("");
+  last.current = place.session || last.current;
   useEffect(() => {
     const back = () => setPlace(readAddress());
     addEventListener("popstate", back);
@@ -49,7 +52,7 @@ function App() {
     scrollTo(0, 0);
   };
   return html`<${Trouble} />
-    ${place.session ? html`<${Session} key=${place.session} place=${place} setPlace=${setPlace} open=${open} help=${() => setHelp(true)} />` : html`<${Sessions} open=${open} help=${() => setHelp(true)} />`}
+    ${place.session ? html`<${Session} key=${place.session} place=${place} setPlace=${setPlace} open=${open} help=${() => setHelp(true)} />` : html`<${Sessions} open=${open} left=${last.current} help=${() => setHelp(true)} />`}
     ${help && html`<${Dialog} title="Keys" close=${() => setHelp(false)}><table class="keys"><tbody>${KEYS.map(([keys, what]) => html`<tr><th><kbd>${keys}</kbd></th><td>${what}</td></tr>`)}</tbody></table><//>`}`;
 }
 
@@ -72,6 +75,8 @@ function Session({ place, setPlace, open, help }) {
   const go = useCallback((n) => move({ step: n >= frames.length ? 0 : Math.max(1, n) }), [frames.length]);
   const choose = (id) => { setAt(null); light(null); move({ tab: id }); };
   const show = (id, event) => { choose(id); setAt(event); };
+  const panel = useRef(null);
+  useEffect(() => { if (document.activeElement === document.body) panel.current.focus({ preventScroll: true }); }, [tab]);
   useSessionKeys({ now, go, choose, last: frames.length });
   useEffect(() => {
     if (embedded || !film.data) return undefined;
@@ -85,13 +90,13 @@ function Session({ place, setPlace, open, help }) {
     const close = follow(session, film.data, { grown: soon, gone: soon });
     return () => { clearTimeout(timer); close(); };
   }, [session, Boolean(film.data)]);
-  const View = TABS.find(([id]) => id === tab)[2];
+  const [, title, View] = TABS.find(([id]) => id === tab);
   const isReady = film.data && (frames.length > 0 || tab === "chat" || tab === "events");
   return html`
     <header>
       <div class="bar">
         ${!embedded && html`<button onClick=${() => open("")} title="all sessions">‹ Sessions</button>`}
-        <h1 title=${film.data ? film.data.session.first : ""}>${film.data ? film.data.session.first || film.data.session.id : ""}</h1>${film.data && film.data.session.first && html`<code class="dim id" title="the id of the session">${film.data.session.id}</code>`}
+        <h1 title=${film.data ? film.data.session.first : ""}>${film.data ? film.data.session.first || film.data.session.id : "Session"}</h1>${film.data && film.data.session.first && html`<code class="dim id" title="the id of the session">${film.data.session.id}</code>`}
         ${film.data && html`<${Totals} summary=${film.data.session} film=${film.data} show=${show} />`}
         <span class="grow"></span>
         ${!embedded && html`<${Export} session=${session} hidden=${film.data ? film.data.hidden : []} />`}
@@ -109,8 +114,9 @@ function Session({ place, setPlace, open, help }) {
       ${film.data && film.data.notice && html`<p class="note"><${Ticked} text=${film.data.notice} /></p>`}
       ${frames.length > 0 && html`<${Diagnosis} session=${session} version=${version} go=${go} show=${show} />`}
       ${frames.length > 0 && html`<${Film} film=${film.data} ghosts=${ghosts.data} now=${now} go=${go} />`}
-      ${film.data && !isReady && html`<${Empty} title="No model was asked yet.">${film.data.can_chat ? html`<button class="on" onClick=${() => choose("chat")}>talk to the agent</button>` : "When the agent runs, its requests appear here."}<//>`}
-      ${isReady && html`<div role="tabpanel" id="view" aria-label=${tab}><${Guarded} key=${tab}><${View} session=${session} step=${now} version=${version} film=${film.data} go=${go} show=${show} at=${at} open=${open} /><//></div>`}
+      <div role="tabpanel" id="view" aria-label=${title} tabindex="-1" ref=${panel}>
+        ${film.data && !isReady && html`<${Empty} title="No model was asked yet.">${film.data.can_chat ? html`<button class="on" onClick=${() => choose("chat")}>talk to the agent</button>` : "When the agent runs, its requests appear here."}<//>`}
+        ${isReady && html`<${Guarded} key=${tab}><${View} session=${session} step=${now} version=${version} film=${film.data} go=${go} show=${show} at=${at} open=${open} /><//>`}</div>
     </main>`;
 }
 
@@ -178,16 +184,16 @@ function Tabs({ tab, choose }) {
 const spent = (s, calls) => [`${number(s.tokens)} tokens`, `${cachedShare(s)} cached`, cost(s.cost, s.money), unpriced(s, calls)].filter(Boolean).join(" · ");
 const UNCOUNTED = (s) => (s.uncounted ? `, without ${many(s.uncounted, "call")} that it did not count` : "");
 // A recording's figures are those that were billed; what Weft counts of it may lack what the file does not hold.
-const Totals = ({ summary: s, film, show }) => html`<span class="dim hide totals">
-  ${many(s.steps, "call")} · ${s.imported && s.reported
+const Totals = ({ summary: s, film, show }) => html`<span class="dim totals">
+  ${s.errors ? html`<button class="link red" onClick=${() => show("events", (film.events.find((e) => e.error) || { index: null }).index)}>${many(s.errors, "error")}</button><span>·</span>` : ""}
+  ${s.waiting ? html`<span class="red">${s.waiting} waiting</span><span>·</span>` : ""}
+  <span class="spent">${many(s.steps, "call")} · ${s.imported && s.reported
     ? html`<span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}; ${film.prices}; Weft counts ${number(s.tokens)} tokens in what the file holds`}>${spent(s.reported, s.steps)}</span>`
-    : html`<span title=${`counted by Weft, without the answers; ${film.prices}`}>${spent(s, s.steps)}</span>
-  ${s.reported && html` <span title=${`counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(${s.reported.tokens === s.tokens && s.reported.cached === s.cached ? `with the answers ${cost(s.reported.cost, s.reported.money)}` : `reported: ${spent(s.reported, s.steps)}`})</span>`}`}
-  ${s.errors ? html` · <button class="link red" onClick=${() => show("events", (film.events.find((e) => e.error) || { index: null }).index)}>${many(s.errors, "error")}</button>` : ""}
-  ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
+    : html`<span title=${`${spent(s, s.steps)}: counted by Weft, without the answers; ${film.prices}`}>${spent(s, s.steps)}</span>
+  ${s.reported && html` <span title=${`${spent(s.reported, s.steps)}: counted by the provider, with the answers${UNCOUNTED(s.reported)}`}>(${s.reported.tokens === s.tokens && s.reported.cached === s.cached ? `with the answers ${cost(s.reported.cost, s.reported.money)}` : `reported: ${spent(s.reported, s.steps)}`})</span>`}`}</span></span>`;
 
 // All sessions, with what they cost and what they wait for.
-const COLUMNS = [["id", "session"], ["app", "app"], ["user", "user"], ["agents", "agent"], ["models", "model"], ["steps", "calls"], ["tokens", "tokens"], ["cached", "cached"], ["cost", "cost"], ["waiting", ""], ["updated", "last"]];
+const COLUMNS = [["id", "session"], ["app", "app"], ["user", "user"], ["agents", "agent"], ["models", "model"], ["steps", "calls"], ["tokens", "tokens"], ["cached", "cached"], ["cost", "cost"], ["waiting", "alerts"], ["updated", "last"]];
 const LISTED_WORDS = ["id", "app", "user", "agents", "models", "waiting"];
 const namesIn = (list) => (list && list.length ? (list.length > 2 ? `${list[0]} and ${list.length - 1} more` : list.join(", ")) : "");
 const MOST_ALONE = 5;
@@ -209,7 +215,7 @@ function groupAlone(rows, opened) {
 // Recordings may have no times, only an order.
 const timeOf = (s) => (s.updated > 1e8 ? s.updated : 0);
 
-function Sessions({ open, help }) {
+function Sessions({ open, left, help }) {
   const [search, setSearch] = useState("");
   const [late, setLate] = useState("");
   useEffect(() => { const timer = setTimeout(() => setLate(search.trim()), search ? 200 : 0); return () => clearTimeout(timer); }, [search]);
@@ -231,6 +237,9 @@ function Sessions({ open, help }) {
   const columns = COLUMNS.filter(([id]) => !["app", "user", "agents", "models", "tokens", "cached", "cost", "updated"].includes(id) || (data || []).some((s) => (id === "updated" ? timeOf(s) : id === "tokens" || id === "cached" || id === "cost" ? s.tokens || s.counting : id === "agents" || id === "models" ? (s[id] || []).length : s[id])));
   const has = new Set(columns.map(([id]) => id));
   const rows = (data || []).filter(fits).sort((a, b) => { const [x, y] = [a, b].map((s) => (sort[0] === "updated" ? timeOf(s) : sort[0] === "cached" ? (s.tokens ? s.cached / s.tokens : 0) : LISTED_WORDS.includes(sort[0]) ? String(s[sort[0]] ?? "") : s[sort[0]] ?? 0)); return (x < y ? -1 : x > y ? 1 : 0) * sort[1]; });
+  // Who comes back from a session is at its line, and who has answered there too.
+  const focusOn = (key) => { const link = [...document.querySelectorAll("a.open")].find((one) => one.getAttribute("href") === hrefOf(key)); if (link) link.focus(); };
+  useEffect(() => { if (data && document.activeElement === document.body) focusOn(left); }, [Boolean(data)]);
   const newest = useNewest();
   const [beginning, setBeginning] = useState(false);
   // Who has opened another session meanwhile stays there: the new one is in the list.
@@ -257,8 +266,8 @@ function Sessions({ open, help }) {
       ${!data && !error && html`<${Waiting} />`}
       ${data && rows.length === 0 && (all.length ? html`<${Empty} title="No session fits that."><button onClick=${() => { setSearch(""); setFilter({ agent: "", model: "", errors: false }); }}>show all ${all.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<p class="dim">Traces of other programs arrive at <code>weft inspect --listen</code>. An exporter that speaks gRPC sends nothing there: set <code>OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf</code>.</p><//>`)}
       ${rows.length > 0 && html`<p class="dim">${many(rows.length, "session")}${waiting > 0 && html` · <b class="accent">${many(waiting, "question")} ${waiting === 1 ? "waits" : "wait"} for an answer</b>`}</p>
-      <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${columns.map(([id, name]) => html`<th class=${LISTED_WORDS.includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : LISTED_WORDS.includes(id) ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
-        <tbody>${groupAlone(rows, opened).map((s) => (s.group ? html`<${Group} key=${s.group} one=${s} columns=${columns.length} isOpen=${opened.has(s.group)} toggle=${() => setOpened((old) => { const next = new Set(old); if (!next.delete(s.group)) next.add(s.group); return next; })} />` : html`<${Line} key=${s.key} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking((now) => (now === s.key ? "" : now)); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} has=${has} />`))}</tbody></table>`}
+      <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${columns.map(([id, name]) => html`<th class=${LISTED_WORDS.includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}><button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : LISTED_WORDS.includes(id) ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button></th>`)}</tr></thead>
+        <tbody>${groupAlone(rows, opened).map((s) => (s.group ? html`<${Group} key=${s.group} one=${s} columns=${columns.length} isOpen=${opened.has(s.group)} toggle=${() => setOpened((old) => { const next = new Set(old); if (!next.delete(s.group)) next.add(s.group); return next; })} />` : html`<${Line} key=${s.key} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking((now) => (now === s.key ? "" : now)); setVersion((v) => v + 1); focusOn(s.key); }} canAnswer=${apps.includes(s.app)} has=${has} />`))}</tbody></table>`}
     </main>`;
 }
 
@@ -272,12 +281,14 @@ const Group = ({ one, columns, isOpen, toggle }) => {
   return html`<tr class="group"><td class="whole" colspan=${columns}><button class="plain" aria-expanded=${isOpen} onClick=${toggle}>${isOpen ? "▾" : "▸"} <b>${many(one.list.length, "single call")}</b> of ${namesIn(first.agents)}${first.models.length ? ` · ${namesIn(first.models)}` : ""} · ${number(sum("tokens"))} tokens · ${cost(sum("cost", priced.length ? priced : one.list), priced.length > 0)}${missing && ` · ${missing}`}</button></td></tr>`;
 };
 
+const hrefOf = (key) => `#${encodeURIComponent(key)}`;
+
 function Line({ s, open, asking, setAsking, answered, canAnswer, has }) {
   const cell = (id, name, content) => has.has(id) && html`<td class=${`${name} of-${id}`}>${content}</td>`;
-  const href = `#${encodeURIComponent(s.key)}`;
+  const href = hrefOf(s.key);
   const go = (e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); open(s.key); };
   const badge = s.waiting ? (canAnswer ? html`<button class="badge" aria-expanded=${asking} onClick=${(e) => { e.stopPropagation(); setAsking(asking ? "" : s.key); }}>${s.waiting} waiting: answer</button>` : html`<span class="badge">${s.waiting} waiting</span>`) : "";
-  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.first || s.id}</a>${(s.hit || s.first) && html`<div class="first">${s.hit ? `… ${s.hit} …` : html`<code>${s.id}</code>`}</div>`}</td>${cell("app", "", s.app)}${cell("user", "", s.user)}${cell("agents", "", html`<span title=${(s.agents || []).join(", ")}>${namesIn(s.agents)}</span>`)}${cell("models", "mono", html`<span title=${(s.models || []).join(", ")}>${namesIn(s.models)}</span>`)}${cell("steps", "n", number(s.steps))}
+  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.first || s.id}</a>${(s.hit || s.first) && html`<div class="first">${s.hit ? `… ${s.hit} …` : html`<code>${s.id}</code>`}</div>`}</td>${cell("app", "", html`<span title=${s.app}>${s.app}</span>`)}${cell("user", "", html`<span title=${s.user}>${s.user}</span>`)}${cell("agents", "", html`<span title=${(s.agents || []).join(", ")}>${namesIn(s.agents)}</span>`)}${cell("models", "mono", html`<span title=${(s.models || []).join(", ")}>${namesIn(s.models)}</span>`)}${cell("steps", "n", number(s.steps))}
       ${cell("tokens", "n", s.tokens ? html`<span title=${s.counted ? "counted by Weft, without the answers: the provider reported nothing" : "reported by the provider"}>${s.counted ? "≈ " : ""}${number(s.tokens)}<span class="unit"> tok</span></span>` : s.counting ? html`<span title="being counted: the provider reported nothing">…</span>` : "–")}${cell("cached", "n", s.tokens ? cachedShare(s) : "–")}${cell("cost", "n", s.tokens ? html`<span title=${unpriced(s, s.steps)}>${cost(s.cost, s.money)}${s.unpriced ? html`<div class="first">without ${many(s.unpriced, "call")}</div>` : ""}</span>` : "–")}
       <td>${s.errors ? html`<span class="badge red">${many(s.errors, "error")}</span>` : ""} ${badge}</td>
       ${has.has("updated") && html`<td class="n dim" title=${timeOf(s) ? new Date(s.updated * 1000).toLocaleString() : ""}>${timeOf(s) ? ago(s.updated) : ""}</td>`}</tr>

@@ -27,7 +27,7 @@ export function Request({ session, step, film, show }) {
   useEffect(() => {
     const press = (e) => {
       if (/^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName) || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
-      if (e.key === "r") setRaw(!raw); else if (e.key === "m") rendering.set(!rendering.get());
+      if (e.key === "r") setRaw(!raw); else if (e.key === "m") rendering.set(!rendering.get()); else if (e.key === "Escape") setPicked(null);
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
@@ -284,7 +284,7 @@ function Side({ view, picked, pick, film, show, find }) {
   useEffect(() => { const timer = drawn < parts.length && setTimeout(() => setDrawn(drawn + 1), 0); return () => clearTimeout(timer); }, [drawn, parts.length]);
   return html`<aside class="side" aria-label="origins">
     <${Here} view=${view} film=${film} />
-    ${picked !== null && view.origins[picked] && html`<${Picked} origin=${view.origins[picked]} view=${view} film=${film} show=${show} close=${() => pick(null)} />`}
+    ${picked !== null && view.origins[picked] && html`<${Picked} origin=${view.origins[picked]} view=${view} film=${film} show=${show} close=${() => { pick(null); document.querySelector(".messages, .raw").focus({ preventScroll: true }); }} />`}
     <div class="origins"><b>Origins</b>${parts.slice(0, drawn)}</div></aside>`;
 }
 

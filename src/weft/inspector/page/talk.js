@@ -56,21 +56,25 @@ export function Events({ film, session, open, at }) {
   const [forking, setForking] = useState(null);
   const [beside, setBeside] = useState(null);
   const [opened, setOpened] = useState({});
-  const box = useRef(null);
+  const box = useRef(null), forkedAt = useRef(null), [back, setBack] = useState(null);
   const drawn = useGrowth(at === null ? 80 : at + 1, film.events.length);
-  useEffect(() => { const row = at !== null && box.current && box.current.querySelector(`[data-event="${at}"]`); if (row) { row.scrollIntoView({ block: "center" }); row.focus(); } }, [at]);
+  // Who came from elsewhere, or back from a fork, is at that event.
+  const bring = (index) => { const row = index !== null && box.current && box.current.querySelector(`[data-event="${index}"]`); if (row) { row.scrollIntoView({ block: "center" }); row.focus(); } };
+  useEffect(() => bring(at), [at]);
+  useEffect(() => bring(back), [back]);
   const shut = (index) => setOpened(({ [index]: _, ...others }) => others);
   const look = (index) => {
     if (index in opened) { shut(index); return; }
     setOpened((old) => ({ ...old, [index]: "" }));
     ask("event", { session, index }).then((event) => setOpened((old) => (index in old ? { ...old, [index]: event } : old)), (e) => { shut(index); setError(e.message); });
   };
-  if (beside) return html`<${SideBySide} left=${session} film=${film} right=${beside} open=${open} close=${() => setBeside(null)} />`;
+  const close = () => { setBeside(null); setBack(forkedAt.current); };
+  if (beside) return html`<${SideBySide} left=${session} film=${film} right=${beside} open=${open} close=${close} />`;
   return html`<div data-testid="events" ref=${box}><${Problem} text=${error} />
-    ${forking && html`<${Fork} event=${forking} session=${session} close=${() => setForking(null)} made=${(fork) => { setForking(null); setBeside(fork); }} />`}
+    ${forking && html`<${Fork} event=${forking} session=${session} close=${() => setForking(null)} made=${(fork) => { forkedAt.current = forking.index; setBack(null); setForking(null); setBeside(fork); }} />`}
     ${film.hidden.length > 0 && html`<p class="dim">Placeholders stand where the agents hide a value.${!embedded && " “All of it” shows an event as it is stored."}</p>`}
     <div class="log">${film.events.slice(0, drawn).map((e) => html`<div key=${e.id} data-event=${e.index} tabindex="-1" class=${`entry ${e.index === at ? "here" : ""}`}><span class="n dim">${e.index + 1}</span><span class="who"><b>${e.author}</b>${e.branch ? html`<span class="dim"> ${e.branch}</span>` : ""}</span>
-      <div class="what">${(opened[e.index] ? said(opened[e.index]) : e.text) && html`<${Prose} text=${opened[e.index] ? said(opened[e.index]) : e.text} />`}${e.calls.map((c) => html`<pre class="text calls">→ ${c.name} ${c.text}</pre>`)}${e.results.map((r) => html`<pre class="text results clip">← ${r.name} ${r.text}</pre>`)}${e.media.map((m) => html`<${Media} session=${session} event=${e.id} part=${m.part} mime=${m.mime} />`)}${e.error && html`<div class="red">${e.error}</div>`}${Object.entries(e.state).map(([k, v]) => html`<div class="mono dim">${k} = ${short(v, 120)}</div>`)}${opened[e.index] && html`<pre class="text card">${JSON.stringify(opened[e.index], null, 2)}</pre>`}</div>
+      <div class="what">${(opened[e.index] ? said(opened[e.index]) : e.text).trim() && html`<${Prose} text=${opened[e.index] ? said(opened[e.index]) : e.text} />`}${e.calls.map((c) => html`<pre class="text calls">→ ${c.name} ${c.text}</pre>`)}${e.results.map((r) => html`<pre class="text results">← ${r.name} ${r.text}</pre>`)}${e.media.map((m) => html`<${Media} session=${session} event=${e.id} part=${m.part} mime=${m.mime} />`)}${e.error && html`<div class="red">${e.error}</div>`}${Object.entries(e.state).map(([k, v]) => html`<div class="mono dim">${k} = ${short(v, 120)}</div>`)}${opened[e.index] && html`<pre class="text card">${JSON.stringify(opened[e.index], null, 2)}</pre>`}</div>
       <span class="acts">${!embedded && html`<button aria-expanded=${e.index in opened} onClick=${() => look(e.index)}>${e.index in opened ? "less" : "all of it"}</button>`} ${!embedded && film.can_fork && html`<button onClick=${() => setForking(e)} title="go on from before this event, in a new session">fork here</button>`}</span></div>`)}</div>
     ${film.events.length === 0 && html`<${Empty} title="The log is empty.">Say something to the agent.<//>`}</div>`;
 }
@@ -113,13 +117,15 @@ const namesOf = (list) => list.map((one) => one.name).join();
 function SideBySide({ left, film, right, open, close }) {
   const [version, setVersion] = useState(0);
   const other = useAnswer("film", { session: right.key, version: version || "" });
+  const first = useRef(null);
+  useEffect(() => first.current.focus(), []);
   useEffect(() => listen(() => `inspect/api/live?session=${encodeURIComponent(right.key)}&after=0`, { grown: (e) => { setVersion(Number(e.data)); }, gone: () => "close" }), [right.key]);
   const mine = film.events, yours = other.data ? other.data.events : [];
   const same = useMemo(() => { let n = 0; while (n < mine.length && n < yours.length && mine[n].author === yours[n].author && mine[n].text === yours[n].text && namesOf(mine[n].calls) === namesOf(yours[n].calls)) n++; return n; }, [mine, yours]);
   const column = (name, summary, events, key) => html`<section aria-label=${name}><div class="bar"><b>${name}</b><span class="dim">${many(summary.steps, "call")} · ${number(summary.tokens)} tokens · ${cachedShare(summary)} cached · ${cost(summary.cost, summary.money)}${summary.unpriced ? ` · ${unpriced(summary, summary.steps)}` : ""}</span>${key && html`<button onClick=${() => open(key)}>open it</button>`}</div>
     ${events.slice(same).map((e) => html`<${Bubble} author=${e.author} text=${e.text} calls=${e.calls.map((c) => `${c.name} ${c.text}`)} results=${e.results.map((r) => `${r.name} ${r.text}`)} error=${e.error} />`)}
     ${events.length <= same && html`<p class="dim">Nothing more yet.</p>`}</section>`;
-  return html`<div data-testid="beside"><div class="bar"><h2>Side by side</h2><span class="dim">${many(same, "event")} in common</span><span class="grow"></span><button onClick=${close}>back to the log</button></div><${Problem} text=${other.error} />
+  return html`<div data-testid="beside"><div class="bar"><h2>Side by side</h2><span class="dim">${many(same, "event")} in common</span><span class="grow"></span><button ref=${first} onClick=${close}>back to the log</button></div><${Problem} text=${other.error} />
     <div class="pairs" aria-live="polite">${column(film.session.id, film.session, mine, null)}${other.data ? column(`New session ${right.id.slice(0, 12)}`, other.data.session, yours, right.key) : html`<${Waiting} />`}</div></div>`;
 }
 
@@ -174,7 +180,7 @@ export function Chat({ session, film }) {
     <div role="log" aria-live="polite" aria-label="conversation">${shown.map((one) => html`<${Bubble} ...${one} />`)}
       ${live.partial && html`<div aria-live="off" data-testid="partial"><${Bubble} ...${live.partial} partial=${true} /></div>`}</div>
     ${running && html`<div class="bar dim" role="status"><span class="pulse"></span>working… <button onClick=${stop}>stop</button></div>`}
-    ${waiting.map((w) => html`<${Question} key=${w.id} asked=${w} post=${(body) => post("answer", body, () => setAnswered(film))} busy=${busy || answered === film} />`)}
+    ${waiting.map((w) => html`<${Question} key=${w.id} asked=${w} post=${(body) => post("answer", body, () => { setAnswered(film); if (field.current) field.current.focus({ preventScroll: true }); })} busy=${busy || answered === film} />`)}
     <${Problem} text=${error} />
     <form class="say" onSubmit=${(e) => { e.preventDefault(); send(); }}><textarea rows="2" ref=${field} aria-label="message" placeholder="message; Enter sends, Shift+Enter begins a line" value=${text} onInput=${(e) => redraft(session, { text: e.target.value })} onKeyDown=${(e) => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } }}></textarea><button class="on" disabled=${busy || !text.trim()}>${busy ? "…" : "send"}</button></form><div ref=${end}></div></div>`;
 }

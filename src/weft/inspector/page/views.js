@@ -17,8 +17,9 @@ const EventLink = ({ id, film, show }) => {
 export function LeftOut({ session, step, film, show }) {
   const { data, error } = useAnswer("request", { session, step });
   const [forced, setForced] = useState(null);
-  const result = useRef(null);
+  const result = useRef(null), asked = useRef(null);
   const newest = useNewest();
+  const close = () => { setForced(null); if (asked.current && asked.current.isConnected) asked.current.focus(); };
   useEffect(() => { newest(); setForced(null); }, [session, step]);
   useEffect(() => { if (forced && result.current) { result.current.scrollIntoView({ block: "nearest" }); result.current.focus(); } }, [forced]);
   if (error) return html`<${Problem} text=${error} />`;
@@ -34,19 +35,20 @@ export function LeftOut({ session, step, film, show }) {
   const didSomething = (p) => p.dropped || p.changed || p.added || p.moved;
   const acted = data.passes.filter(didSomething), idle = data.passes.filter((p) => !didSomething(p));
   const total = (rows, name) => rows.reduce((n, row) => n + row[name], 0);
-  const force = (row) => {
+  const force = (row, button) => {
+    asked.current = button;
     const name = named(data.origins[row.origin], film), isWanted = newest();
     ask("force", { session, step, events: data.origins[row.origin].name }).then((answer) => isWanted() && setForced({ answer, name }), (e) => isWanted() && setForced({ error: e.message }));
   };
   return html`<div data-testid="left-out">
-    ${forced && (forced.error ? html`<${Problem} text=${forced.error} />` : html`<section class="card" ref=${result} tabindex="-1"><div class="bar"><b>Compiled again with ${forced.name}</b><span class="grow"></span><button onClick=${() => setForced(null)}>close</button></div>
+    ${forced && (forced.error ? html`<${Problem} text=${forced.error} />` : html`<section class="card" ref=${result} tabindex="-1" onKeyDown=${(e) => e.key === "Escape" && close()}><div class="bar"><b>Compiled again with ${forced.name}</b><span class="grow"></span><button onClick=${close}>close</button></div>
       <${Compared} a=${forced.answer} /><div class="bar"><code class="text">${forced.answer.code}</code><${Copy} text=${forced.answer.code} name="copy as code" /></div>
       <details><summary>the request</summary><${Against} now=${data} then=${forced.answer.view} film=${film} show=${show} /></details></section>`)}
     ${groups.size === 0 && (film.session.imported ? html`<${Empty} title="The request is shown as it was recorded.">What its own program had left out before it asked is in Events.<//>` : html`<${Empty} title="Nothing was left out.">The request holds all that the agent may see.<//>`)}
     ${groups.size > 0 && html`<p>${many(data.left_out.length, "part")} of the log ${data.left_out.length === 1 ? "was" : "were"} left out or shortened: ${number(total(data.left_out, "tokens"))} tokens, ${cost(total(data.left_out, "price"), data.left_out[0].money)} to put back.</p>`}
     ${[...groups.values()].sort((x, y) => total(y.rows, "tokens") - total(x.rows, "tokens")).map(({ pass, reasons, rows }, i) => html`<details open=${i === 0}><summary><b>${pass}</b> ${reasons.size > 1 ? [...reasons][0].replace(/\d[\d,.]*/g, "…") : [...reasons][0]} <span class="dim">· ${rows.length} × · ${number(total(rows, "tokens"))} tokens · ${cost(total(rows, "price"), rows[0].money)} to put back</span></summary>
       <${Rows} list=${rows} height=${34} label=${`left out by ${pass}`}>${(row) => html`<span class="n">${number(row.tokens)} tok</span><span class="n">${cost(row.price, row.money)}</span><span class="from">${named(data.origins[row.origin], film)}</span><span class="text gone" title=${short(row.text, 2000)}><del>${short(row.text.replace(/\s+/g, " "), 240)}</del></span>
-        <span>${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</span>`}<//></details>`)}
+        <span>${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${(e) => force(row, e.currentTarget)}>force in</button>`}</span>`}<//></details>`)}
     ${acted.length > 0 && html`<h2>What was done to the request, in order</h2><table class="stack passes"><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
       <tbody>${acted.map((p) => html`<tr><td>${p.name}</td>${["dropped", "changed", "added", "moved"].map((what) => html`<td class="n" data-what=${what}>${p[what] || ""}</td>`)}<td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table>`}
     ${idle.length > 0 && !film.session.imported && html`<details><summary class="dim">${many(idle.length, "pass", "passes")} changed nothing</summary><p class="dim">${idle.map((p) => p.name).join(", ")}</p></details>`}</div>`;
@@ -135,11 +137,15 @@ export function WhatIf({ session, step, film, show }) {
 
 function Both({ a, step, names, go }) {
   const n = a.now.session, t = a.then.session, most = Math.max(highest(a.now), highest(a.then));
-  const none = () => {};
-  return html`<section class="card" data-testid="both"><${Difference} d=${a.difference} parted=${a.parted} names=${names || ["as it was", "as it would be"]} go=${go} />${!names && html`<div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
+  const box = useRef(null), [at, setAt] = useState(step);
+  useEffect(() => setAt(step), [step]);
+  // It appears below what asked for it.
+  useEffect(() => box.current.focus(), [a]);
+  const strip = (film, label) => html`<${Film} film=${film} now=${Math.min(at, film.frames.length)} go=${setAt} most=${most} label=${label} />`;
+  return html`<section class="card" data-testid="both" tabindex="-1" ref=${box}><${Difference} d=${a.difference} parted=${a.parted} names=${names || ["as it was", "as it would be"]} go=${go} />${!names && html`<div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
       <${Fact} name="money, whole session" value=${cost(t.cost, t.money)} was=${[`${t.money === n.money ? `${share(t.cost, n.cost)} of` : "was"} ${cost(n.cost, n.money)}`, unpriced(t, t.steps)].filter(Boolean).join("; ")} better=${t.cost === n.cost || t.money !== n.money ? undefined : t.cost < n.cost} />
       <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>`}
-    <h3>A: ${names ? names[0] : "as it was"}</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: ${names ? names[1] : "as it would be"}</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="as it would be" /></section>`;
+    <h2>A: ${names ? names[0] : "as it was"}</h2>${strip(a.now, "as it was")}<h2>B: ${names ? names[1] : "as it would be"}</h2>${strip(a.then, "as it would be")}</section>`;
 }
 
 // Where two sides part, what each kept in view of what its answers used, and the answers that differ.
@@ -149,7 +155,7 @@ function Difference({ d, parted, names, go }) {
   return html`<div data-testid="difference">
     ${parted && html`<p class="note warning" data-testid="parted"><b>${parted.agent}</b> calls <code>${parted.call}(${short(parted.args, 200)})</code>, which was not recorded. The run ended here.${parted.recorded.length > 0 && html` <span class="dim">Recorded: ${parted.recorded.map((args) => short(args, 80)).join(" · ")}</span>`}</p>`}
     <p>${part ? html`They part at ${go ? html`<button class="link" onClick=${() => go(part.step)}>call ${part.step}</button>` : `call ${part.step}`}, block ${part.block} (${part.kind}):` : "Every request says the same."}</p>
-    ${part && html`<div class="pairs">${part.texts.map((text, i) => html`<div><b class="dim">${names[i]}</b><pre class="text clip card">${text || "nothing"}</pre></div>`)}</div>`}
+    ${part && html`<div class="pairs">${part.texts.map((text, i) => html`<div><b class="dim">${names[i]}</b><pre class="text clip card" tabindex="0">${text || "nothing"}</pre></div>`)}</div>`}
     <table class="bill"><thead><tr><td></td><th>${names[0]}</th><th>${names[1]}</th></tr></thead><tbody>
       ${[["model", (s) => s.models.join(", ")], ["calls", (s) => number(s.steps)], ["tokens", (s) => number(s.tokens)], ["cached", cachedShare], ["cost", (s) => [cost(s.cost, s.money), unpriced(s, s.steps)].filter(Boolean).join("; ")], ["took", (s) => (s.seconds === null ? "–" : `${s.seconds.toFixed(1)} s`)], ["in view of what answers used", (s) => kept(s.evidence)], ["errors", (s) => number(s.errors)]].map(([name, of]) => html`<tr><th>${name}</th><td>${of(x)}</td><td>${of(y)}</td></tr>`)}</tbody></table>
     ${d.answers.length > 0 && html`<details open=${differ.length < 6}><summary>${differ.length ? `${number(differ.length)} of ${many(d.answers.length, "answer")} differ` : `All ${many(d.answers.length, "answer")} are the same`}</summary>
@@ -176,7 +182,7 @@ export function Compare({ session, film, step, go }) {
       <label>policy<input type="text" placeholder="as it is" value=${form.policy} onInput=${set("policy")} /></label><label>model<input type="text" placeholder="as it is" value=${form.model} onInput=${set("model")} /></label>
       <button class="on" disabled=${!(form.instruction || form.policy || form.model) || (result && !result.answer && !result.error)}>run it again</button></div></form>` : html`<div class="card"><h2>With itself, run again</h2><p class="dim">To run a session again, serve its agent: <code>weft serve pkg.module:agent</code></p></div>`}</div>
     ${result && result.error && html`<${Problem} text=${result.error} />`}${result && !result.error && !result.answer && html`<${Waiting} />`}
-    ${result && result.answer && html`<${Both} a=${result.answer} step=${Math.min(step, result.answer.then.frames.length)} names=${result.names} go=${go} />`}</div>`;
+    ${result && result.answer && html`<${Both} a=${result.answer} step=${step} names=${result.names} go=${go} />`}</div>`;
 }
 
 export function Bisect({ session, step, go, film }) {
@@ -262,16 +268,18 @@ export function Trust({ session, film, show, version }) {
   const { data, error } = useAnswer("trust", { session, version: version || "" });
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
+  const unit = (name) => html`<span class="unit">${name} </span>`;
   const links = (ids) => ids.map((id) => html`<${EventLink} id=${id} film=${film} show=${show} />`);
-  return html`<div data-testid="trust"><h2>Fenced, labelled, redacted</h2><p class="dim">By rule, never by value: what was hidden stays hidden here too.${data.hidden.length > 0 && ` The agents hide: ${data.hidden.join(", ")}.`}</p>${data.guards.length ? html`<table><thead><tr><th>pass</th><th>rule</th><th class="n">times</th><th>events</th></tr></thead><tbody>${data.guards.map((g) => html`<tr><td class="mono">${g.pass}</td><td>${g.reason}</td><td class="n">${number(g.steps)}</td><td>${links(g.events)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No policy here fences, labels or redacts.</p>`}
-    <h2>Words of results in later calls</h2><p class="dim">What a tool brought in is not to be trusted. These calls repeat words of it in their arguments.</p>${data.flows.length ? html`<table><thead><tr><th>agent</th><th>call</th><th>in event</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td>${f.agent}</td><td class="mono">${f.call}</td><td>${links([f.event])}</td><td class="mono">${f.words.join("  ")}</td><td>${links(f.from)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}
-    <h2>Calls after untrusted text</h2><p class="dim">By the labels of the log; of another program's agent, by all that it was sent.</p>${data.calls.length ? html`<table data-testid="labelled"><thead><tr><th>agent</th><th>call</th><th>in event</th><th>way</th><th>outcome</th></tr></thead><tbody>${data.calls.map((c) => html`<tr><td>${c.agent}</td><td class="mono">${c.call}</td><td>${links([c.event])}</td><td class="mono">${c.paths.join("; ")}</td><td>${c.outcome}${c.why && `: ${c.why}`}</td></tr>`)}</tbody></table>` : html`<p class="dim">Nothing untrusted had influence on a call.</p>`}</div>`;
+  return html`<div data-testid="trust"><h2>Fenced, labelled, redacted</h2><p class="dim">Which rules of the policies acted, how often, and on which events. What they hid stays hidden here too.${data.hidden.length > 0 && ` The agents hide: ${data.hidden.join(", ")}.`}</p>${data.guards.length ? html`<table class="stack"><thead><tr><th>pass</th><th>rule</th><th class="n">times</th><th>events</th></tr></thead><tbody>${data.guards.map((g) => html`<tr><td class="mono">${g.pass}</td><td>${g.reason}</td><td class="n">${number(g.steps)}<span class="unit"> ×</span></td><td class="whole">${unit("events")}${links(g.events)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No policy here fences, labels or redacts.</p>`}
+    <h2>Words of results in later calls</h2><p class="dim">What a tool brought in is not to be trusted. These calls repeat words of it in their arguments.</p>${data.flows.length ? html`<table class="stack"><thead><tr><th>agent</th><th>call</th><th>in event</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td>${f.agent}</td><td class="mono">${f.call}</td><td>${unit("in event")}${links([f.event])}</td><td class="mono whole">${f.words.join("  ")}</td><td>${unit("from events")}${links(f.from)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}
+    <h2>Calls after untrusted text</h2><p class="dim">The answer that made such a call was written with text in view that no one vouches for: a tool's result, for example. Weft notes that with each answer of its own agents; of another program's agent all that it was sent counts.</p>${data.calls.length ? html`<table class="stack" data-testid="labelled"><thead><tr><th>agent</th><th>call</th><th>in event</th><th>how the text got there</th><th>what became of it</th></tr></thead><tbody>${data.calls.map((c) => html`<tr><td>${c.agent}</td><td class="mono">${c.call}</td><td>${unit("in event")}${links([c.event])}</td><td class="mono whole">${c.paths.join("; ")}</td><td>${c.outcome}${c.why && `: ${c.why}`}</td></tr>`)}</tbody></table>` : html`<p class="dim">Nothing untrusted had influence on a call.</p>`}</div>`;
 }
 
 // What was expected, what was billed, and why the two differ.
 const CAUSES = {
   cache: "cache lost", estimate: "estimate off", "provider tools": "the provider's own tools", model: "another model answered", tier: "another price step", writing: "kept otherwise",
 };
+const signed = (n) => `${n < 0 ? "−" : ""}${number(Math.abs(n))}`, sumOf = (list, name) => list.reduce((n, one) => n + one[name], 0);
 const causeName = (c) => (c.kind === "cache" && c.cost < 0 ? "more was cached" : CAUSES[c.kind]);
 export function Receipt({ session, step, go, version }) {
   const { data, error } = useAnswer("receipt", { session, version: version || "" });
@@ -281,18 +289,18 @@ export function Receipt({ session, step, go, version }) {
   const known = (load, name) => (load ? number(load[name]) : "?");
   const isBilled = data.calls.some((line) => line.billed);
   const labelled = (name, value) => html`<td class="n"><span class="unit">${name} </span>${value}</td>`;
-  return html`<div data-testid="receipt">${!isBilled ? html`<p>There is no bill: the provider reported no usage. What Weft counts stands under “expected”.</p>` : html`<div class="facts-row"><${Fact} name="requests, expected" value=${cost(data.expected, data.money)} />
+  return html`<div data-testid="receipt">${!isBilled ? html`<p>There is no bill: the provider reported no usage. What Weft counts of the requests is expected to cost <b>${cost(sumOf(data.calls.filter((line) => line.expected && line.money === data.money), "expected_cost"), data.money)}</b>, without the answers.</p>` : html`<div class="facts-row"><${Fact} name="requests, expected" value=${cost(data.expected, data.money)} />
       <${Fact} name="requests, billed" value=${cost(data.billed, data.money)} was=${more(data.difference, data.money) || "as expected"} better=${Math.abs(data.difference) < 1e-9 ? undefined : data.difference < 0} />
       <${Fact} name="answers" value=${cost(data.answers, data.money)} />${data.unexpected > 0 && html`<${Fact} name="without an expectation" value=${cost(data.unexpected, data.money)} />`}
       ${data.recalls.calls > 0 && html`<${Fact} name="recalls" value=${cost(data.recalls.cost, data.money)} was=${many(data.recalls.calls, "call")} />`}
       ${data.changed_prefix.calls > 0 && html`<${Fact} name="read again, as expected" value=${cost(data.changed_prefix.cost, data.money)} was=${`${number(data.changed_prefix.tokens)} tokens in ${many(data.changed_prefix.calls, "call")}`} />`}
       <${Fact} name="total" value=${cost(data.total, data.money)} /></div>`}
-    ${data.remarks.map((remark) => html`<p class="note"><${Ticked} text=${remark} /></p>`)}
+    ${data.remarks.filter((remark) => isBilled || !remark.includes("without a bill")).map((remark) => html`<p class="note"><${Ticked} text=${remark} /></p>`)}
     ${data.causes.length > 0 && html`<h2>Why the bill differs</h2><table class="stack"><thead><tr><th>cause</th><th class="n">calls</th><th class="n">tokens</th><th class="n">cost</th><th>why</th></tr></thead>
-      <tbody>${data.causes.map((c) => html`<tr><td>${causeName(c)}</td><td class="n">${number(c.calls)}</td><td class="n">${number(c.tokens)}</td><td class="n">${more(c.cost, data.money)}</td><td class="whole">${c.words}</td></tr>`)}</tbody></table>`}
-    <h2>Calls</h2><table class="stack"><thead><tr><th class="n">call</th><th>agent</th><th class="n">expected</th><th class="n">cached</th><th class="n">billed</th><th class="n">cached</th><th class="n">answer</th><th class="n">cost</th><th class="n">more</th><th>why</th></tr></thead>
+      <tbody>${data.causes.map((c) => html`<tr><td>${causeName(c)}</td><td class="n">${number(c.calls)}</td><td class="n">${signed(c.tokens)}</td><td class="n">${more(c.cost, data.money)}</td><td class="whole">${c.words}</td></tr>`)}</tbody></table>`}
+    <h2>Calls</h2><table class="stack"><thead><tr><th class="n">call</th><th>agent</th><th class="n">expected</th><th class="n">of it cached</th>${isBilled ? html`<th class="n">billed</th><th class="n">of it cached</th><th class="n">answer</th><th class="n">cost</th><th class="n">difference</th>` : html`<th class="n">cost</th>`}<th>why</th></tr></thead>
       <tbody>${data.calls.map((line) => html`<tr class=${line.number === step ? "on" : ""}><td class="n">${line.number ? html`<button class="link" onClick=${() => go(line.number)}>${line.number}</button>` : "–"}</td><td>${line.agent}</td>
-        ${labelled("expected", known(line.expected, "total"))}${labelled("cached", known(line.expected, "cached"))}${labelled("billed", known(line.billed, "total"))}${labelled("cached", known(line.billed, "cached"))}${labelled("answer", known(line.billed, "answer"))}
-        <td class="n">${line.billed ? cost(line.billed_cost + line.answer_cost, line.money) : "?"}</td><td class="n">${line.expected && line.billed ? more(line.difference, line.money) : ""}</td>
-        <td class="whole">${[line.is_recall && "made to read on after a recall", line.problem, (line.lost > 0 || !line.expected) && line.blame, ...line.causes.filter((c) => Math.abs(c.cost) >= 0.01 * Math.max(line.expected_cost, line.billed_cost)).map((c) => `${causeName(c)}: ${c.words}`)].filter(Boolean).map((words) => html`<div>${words}</div>`)}</td></tr>`)}</tbody></table></div>`;
+        ${labelled("expected", known(line.expected, "total"))}${labelled("cached", known(line.expected, "cached"))}${isBilled ? html`${labelled("billed", known(line.billed, "total"))}${labelled("cached", known(line.billed, "cached"))}${labelled("answer", known(line.billed, "answer"))}
+        <td class="n">${line.billed ? cost(line.billed_cost + line.answer_cost, line.money) : "?"}</td><td class="n">${line.expected && line.billed ? more(line.difference, line.money) : ""}</td>` : html`<td class="n">${line.expected ? cost(line.expected_cost, line.money) : "?"}</td>`}
+        <td class="whole">${[line.is_recall && "made to read on after a recall", isBilled && line.problem, (line.lost > 0 || !line.expected) && line.blame, ...line.causes.filter((c) => Math.abs(c.cost) >= 0.01 * Math.max(line.expected_cost, line.billed_cost)).map((c) => `${causeName(c)}: ${c.words}`)].filter(Boolean).map((words) => html`<div>${words}</div>`)}</td></tr>`)}</tbody></table></div>`;
 }
