@@ -5,6 +5,7 @@ that names calls by their ids and never by their places: a request is compared w
 made of, whose messages stand elsewhere.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -45,9 +46,14 @@ def new_problems(dialect: str, before: Wire, after: Wire) -> Counter[str]:
 
 
 def _misfits(dialect: str, request: Wire) -> list[str]:
+    spelled = json.dumps(request, ensure_ascii=False)
+    # a reader of JSON stops at half a character, and would not see what else is wrong
+    whole = spelled.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    halves = [] if whole == spelled else ["half a character"]
+    wire = json.loads(whole)
     if dialect == "gemini":
-        return gemini_misfits(request)
-    return misfits(request, request_type(dialect))
+        return halves + gemini_misfits(wire)
+    return halves + misfits(wire, request_type(dialect))
 
 
 def _turns_of(dialect: str) -> str:
