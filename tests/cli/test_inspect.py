@@ -77,6 +77,21 @@ def test_a_recording_is_written_without_what_the_reader_names(folder: Path) -> N
     assert values == []
 
 
+def test_one_of_several_recordings_is_written_by_its_id(folder: Path) -> None:
+    asked = [json.dumps({"id": name, "events": [
+        {"author": "user", "content": {"role": "user", "parts": [{"text": f"I am {name}."}]}},
+        {"author": "a", "content": {"role": "model", "parts": [{"text": "Hello."}]}},
+    ]}) for name in ("jane", "june")]  # fmt: skip
+    (folder / "two.jsonl").write_text("\n".join(asked))
+    refused = "\n".join(refusal(weft(folder, "inspect", "two.jsonl", "--html", "out.html")))
+    assert "there are 2 recordings in it" in refused
+    assert "--session ID; ids there: jane, june" in refused
+    _written(folder, "two.jsonl", "--session", "june")
+    page = (folder / "out.html").read_text()
+    assert "I am june." in page
+    assert "I am jane." not in page
+
+
 def test_rules_of_a_reader_are_added_to_those_of_the_agents(folder: Path) -> None:
     words, values = _written(folder, "bots.py:bot", "--session", "s", "--redact", "card")
     assert values == []
@@ -102,7 +117,7 @@ def test_whose_session_it_is(folder: Path) -> None:
         (("s.json", "--user", "u", "--html", "x.html"), "add --session ID"),
         (("bots.py:bot", "--session", "s"), "add --html FILE"),
         (("bots.py:bot", "--session", "z", "--html", "x.html"), "there is no session `z`"),
-        (("s.json", "--session", "s", "--html", "x.html"), "a recording and a stored session"),
+        (("s.json", "--session", "z", "--html", "x.html"), "there is no recording `z`"),
         (("bots.py:bot", "--html", "x.html"), "--session ID --html FILE"),
     ],
 )

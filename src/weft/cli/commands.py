@@ -240,7 +240,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Take("upstream", "With --listen: where requests to a provider go."),
             Take("html", "Write one session as a page of its own, redacted, and stop."),
             "raw",
-            Take("session", "With --html: the stored session to write."),
+            Take("session", "With --html: the stored session or recording to write."),
             Take("app", "The app of that session, where several have its id."),
             Take("only_user", "The user of that session."),
         ),

@@ -272,15 +272,18 @@ def _open_stored_sessions(options: CommandOptions, redact: tuple[Redact, ...]) -
 def _write(options: CommandOptions, file: Path, redact: tuple[Redact, ...]) -> int:
     """One session as a page of its own. 1 if something in its file could not be read."""
     code = 0
-    if options.session is not None:
+    if options.session is not None and not any(map(_is_recording, options.listed or ())):
         inspection, key = asyncio.run(_stored_session(options, options.session, redact))
         again = ["weft", "inspect", *(options.listed or ())]
         again += ["--store", without_password(options.address)]
     else:
-        read, key = _read_one_recording(options), "1"
+        read = _read_recordings(options)
         code = tell_failures(read.failed)
-        tell_asides(read.aside)
-        (recording,) = read.recordings
+        recording = choose_recording(
+            read.recordings, options.session, where="--html", flag="--session"
+        )
+        tell_asides(recording.aside)
+        key = str([one.id for one in read.recordings].index(recording.id) + 1)
         inspection = Inspection.of_recording(recording, model=options.model, redact=redact)
         again = ["weft", "inspect", *(options.listed or ())]
         if options.recorded_format:
@@ -306,32 +309,29 @@ def _kind_words(inspection: Inspection, *, raw: bool) -> str:
     return f"redacted by rule ({rules})"
 
 
-def _read_one_recording(options: CommandOptions) -> RecordingsRead:
-    recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
-    # a program without --session is no recording
-    files = files_in(recordings)
-    read = read_what_can_be_read(files, options) if files else RecordingsRead()
-    if len(read.recordings) != 1:
-        tell_failures(read.failed)
+def _read_recordings(options: CommandOptions) -> RecordingsRead:
+    """The recordings in the files that are named, one of which is to be written."""
+    if options.app or options.only_user:
         raise UsageError(
-            f"a page holds one session, and {len(read.recordings)} recordings are named",
+            "a recording has no app and no user",
+            where="--app" if options.app else "--user",
+            hint="name the recording by its id: --session ID",
+        )
+    files = files_in([Path(one) for one in options.listed or () if _is_recording(one)])
+    if not files:  # a program without --session is no recording
+        raise UsageError(
+            "a page holds one session, and none is named",
             where="--html",
-            hint="name one recording, or a stored session: weft inspect pkg.module:agent"
+            hint="name a recording, or a stored session: weft inspect pkg.module:agent"
             " --store sqlite:///FILE --session ID --html FILE",
         )
-    return read
+    return read_what_can_be_read(files, options)
 
 
 async def _stored_session(
     options: CommandOptions, id: str, redact: tuple[Redact, ...]
 ) -> tuple[Inspection, str]:
     """A stored session with the program that ran it, and its key."""
-    if any(map(_is_recording, options.listed or ())):
-        raise UsageError(
-            "a recording and a stored session are named together",
-            where="--session",
-            hint="leave one of the two out",
-        )
     source = _open_stored_sessions(options, redact)
     try:
         session = await find_session(source.store, id, app=options.app, user=options.only_user)
