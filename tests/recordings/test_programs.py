@@ -145,6 +145,23 @@ def test_a_trace_over_many_lines_is_one_conversation() -> None:
         assert outline(recording) == TALK
 
 
+SYSTEM = json.dumps([{"type": "text", "content": "Be brief."}])
+
+
+@pytest.mark.parametrize("told", [{}, {"gen_ai.system_instructions": SYSTEM}])
+def test_a_trace_without_words_says_how_to_have_them(told: dict[str, str]) -> None:
+    def span(number: int, said: dict[str, str]) -> Value:
+        pairs = [{"key": key, "value": {"stringValue": one}} for key, one in said.items()]
+        return {"spanId": str(number), "traceId": "t", "attributes": pairs}
+
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", **told}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
+    spans = [span(1, chat), span(2, tool), span(3, chat)]
+    with pytest.raises(SessionError, match="no call of a model says what was said") as error:
+        read({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+    assert "CAPTURE_MESSAGE_CONTENT=true" in (error.value.hint or "")
+
+
 def log_of(clock: int) -> list[str]:
     """Five calls of one talk, the time of each so much later than that of the one before."""
     lines: list[str] = []

@@ -959,7 +959,9 @@ class _Values:
             () if first is None else itertools.chain((first,), named_calls)
         )
         lost: tuple[Aside, ...] = ()
-        if self.ran or self.ran_in_spans:
+        # where no words were captured, those of tools were not either
+        is_silent = first is None and any(one.why == NOT_CAPTURED for one in self.skipped.collect())
+        if (self.ran or self.ran_in_spans) and not is_silent:
             listed = Shelf(joined) if self.is_large else [*joined]
             called = find_names(listed, {name for name, _ in self.ran_in_spans})
             ran = [*self.ran, *(one for one in self.ran_in_spans if one[0] not in called)]

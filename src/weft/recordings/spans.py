@@ -371,9 +371,15 @@ NOT_CAPTURED = (
 
 
 def has_words(row: JsonObject) -> bool:
-    """Whether a row says what was asked or answered: exporters leave it out by default."""
+    """Whether a row says what was asked or answered: exporters leave it out by default.
+
+    Some write the author's instructions all the same.
+    """
     asked = object_in(row.get("input"))
-    return bool(asked.get("messages") or asked.get("contents") or asked.get("input")
+    messages = asked.get("messages")
+    says = messages if isinstance(messages, list) else [messages]
+    told = [one for one in says if object_in(one).get("role") not in ("system", "developer")]
+    return bool((messages and told) or asked.get("contents") or asked.get("input")
                 or row.get("output"))  # fmt: skip
 
 
