@@ -378,8 +378,8 @@ def has_words(row: JsonObject) -> bool:
     asked = object_in(row.get("input"))
     messages = asked.get("messages")
     says = messages if isinstance(messages, list) else [messages]
-    told = [one for one in says if object_in(one).get("role") not in ("system", "developer")]
-    return bool((messages and told) or asked.get("contents") or asked.get("input")
+    words = [one for one in says if object_in(one).get("role") not in ("system", "developer")]
+    return bool((messages and words) or asked.get("contents") or asked.get("input")
                 or row.get("output"))  # fmt: skip
 
 
