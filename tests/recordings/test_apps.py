@@ -162,7 +162,9 @@ def test_the_context_of_kimi_has_its_system_text_and_its_thoughts() -> None:
         {"role": "assistant", "content": [{"type": "think", "think": "I should look."}],
          "tool_calls": [{"type": "function", "id": "t1", "function": function}]},
         {"role": "_usage", "token_count": 100},
-        {"role": "tool", "tool_call_id": "t1", "content": [{"type": "text", "text": "a cat"}]},
+        {"role": "tool", "tool_call_id": "t1", "content": [
+            {"type": "text", "text": "<system>done</system>"}, {"type": "text", "text": "a cat"},
+        ]},
         {"role": "assistant", "content": [{"type": "text", "text": "A cat."}]},
     ]  # fmt: skip
     (recording,) = read("\n".join(map(json.dumps, lines)), "context.jsonl")
@@ -173,7 +175,7 @@ def test_the_context_of_kimi_has_its_system_text_and_its_thoughts() -> None:
         ("user", "Look into it."),
         ("agent", "I should look."),
         ("agent", "look"),
-        ("agent", "{'result': 'a cat'}"),
+        ("agent", "{'result': '<system>done</system>\\n\\na cat'}"),
         ("agent", "A cat."),
     ]
 

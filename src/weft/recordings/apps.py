@@ -12,7 +12,7 @@ import msgspec
 
 from weft.content import FunctionCall, Part, call_part, result_part, text_part, thought_part
 from weft.dialects import CHAT, dialect_named
-from weft.dialects.wire import object_in, objects_in, text_at, text_response
+from weft.dialects.wire import joined_text, object_in, objects_in, text_at, text_response
 from weft.dialects.wire import result_part as shown_result
 from weft.errors import SessionError, UsageError
 from weft.recordings.coding import TranscriptLine
@@ -397,10 +397,9 @@ def _take_kimi(transcript: Transcript, message: "_KimiMessage") -> None:
     parts = [thought_part(one) for one in thoughts if one]
     if row.get("role") == "tool" and isinstance(content, list):  # a chat has no pictures in results
         pieces = _read_kimi({"role": "user", "content": words}, place)
-        text = "".join(one.text or "" for one in pieces)
         media = [one for one in pieces if one.kind == "media"]
         id = text_at(row, "tool_call_id")
-        parts.append(shown_result(id, "", text_response(text), media))
+        parts.append(shown_result(id, "", text_response(joined_text(words, "text")), media))
     else:
         parts += _read_kimi({**row, "content": words}, place)
     if message.is_summary:
@@ -746,18 +745,19 @@ def _spell_kimi_result(result: JsonObject) -> Json:
 
     How long some tools took stands in their first line then; the log has no such line.
     """
-    output, note = result.get("output"), text_at(result, "note")
-    parts: list[Json] = [{"type": "text", "text": output}] if isinstance(output, str) else []
-    parts += [*map(_spell_kimi_part, objects_in(output))] if isinstance(output, list) else []
-    texts = [_KIMI_FAILED] if result.get("isError") else []
-    texts += [text_at(one, "text") for one in objects_in(parts)]
-    if all("text" in one for one in objects_in(parts)):
-        return "\n".join((*texts, note) if note else texts)
-    notes: list[Json] = [{"type": "text", "text": note}] if note else []
-    failed: list[Json] = [
-        {"type": "text", "text": one} for one in texts[:1] if result.get("isError")
-    ]
-    return [*failed, *parts, *notes]
+    output = result.get("output")
+    parts = [*map(_spell_kimi_part, objects_in(output))] if isinstance(output, list) else []
+    if len(parts) == 1 and "text" in parts[0]:
+        output = parts[0]["text"]
+    before = [_KIMI_FAILED] if result.get("isError") else []
+    after = [note] if (note := text_at(result, "note")) else []
+    if isinstance(output, str):
+        return "\n".join((*before, output, *after))
+    return [*map(_spell_kimi_text, before), *parts, *map(_spell_kimi_text, after)]
+
+
+def _spell_kimi_text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
 
 
 def _kimi_code_counts(counts: JsonObject) -> JsonObject:
