@@ -162,6 +162,13 @@ def test_a_trace_without_words_says_how_to_have_them(told: dict[str, str]) -> No
     assert "CAPTURE_MESSAGE_CONTENT=true" in (error.value.hint or "")
 
 
+def test_a_generation_of_instructions_alone_is_refused() -> None:
+    asked = {"messages": [{"role": "system", "content": "Be brief."}]}
+    row = {"id": "g", "traceId": "t", "type": "GENERATION", "model": "m", "input": asked}
+    with pytest.raises(SessionError, match="nothing that was said"):
+        read(row)
+
+
 def log_of(clock: int) -> list[str]:
     """Five calls of one talk, the time of each so much later than that of the one before."""
     lines: list[str] = []

@@ -100,7 +100,13 @@ def read_observation(
     started = seconds(row.get("startTime", row.get("start_time")))
     call = RecordedCall(time=started or 0.0, failed=bool(row.get("error")) and not answers)
     events = [*recording.session.events]
-    if answers and events:
+    if not events:
+        raise SessionError(
+            "this generation has instructions, and nothing that was said",
+            where=where,
+            hint="let the exporter take messages along",
+        )
+    if answers:
         events[-1] = _with_facts(events[-1], row)
     model = _model_of(row) or recording.model
     cut = row.get("cut")
