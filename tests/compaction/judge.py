@@ -32,16 +32,22 @@ def new_problems(dialect: str, before: Wire, after: Wire) -> Counter[str]:
     # types are asked of one message after the other, so the same ones cancel each other out
     same = {id(one) for one in came} & {id(one) for one in went}
     fresh = [
-        Counter(
-            re.sub(r"\d+", "N", re.sub(r": .* is n", ": is n", problem, flags=re.DOTALL))
-            for problem in _misfits(
-                dialect, {**wire, turns: [m for m in wire[turns] if id(m) not in same]}
-            )
-        )
-        for wire in (after, before)
+        [message for message in wire[turns] if id(message) not in same] for wire in (after, before)
     ]
-    return (
-        Counter(_JUDGES[dialect](after)) - Counter(_JUDGES[dialect](before)) + (fresh[0] - fresh[1])
+    odd = _kinds_of(dialect, {**after, turns: fresh[0]})
+    odd -= _kinds_of(dialect, {**before, turns: fresh[1]})
+    if odd:
+        # of several odd messages a check of types may name the first alone
+        odd = sum((_kinds_of(dialect, {**after, turns: [one]}) for one in fresh[0]), Counter())
+        odd -= sum((_kinds_of(dialect, {**before, turns: [one]}) for one in fresh[1]), Counter())
+    return Counter(_JUDGES[dialect](after)) - Counter(_JUDGES[dialect](before)) + odd
+
+
+def _kinds_of(dialect: str, request: Wire) -> Counter[str]:
+    """What its types refuse, whatever the numbers of the messages and their values are."""
+    return Counter(
+        re.sub(r"\d+", "N", re.sub(r": .* is n", ": is n", problem, flags=re.DOTALL))
+        for problem in _misfits(dialect, request)
     )
 
 
@@ -125,9 +131,9 @@ def _claude(request: Wire) -> Iterator[str]:
     roles = [one.get("role") for one in messages if one.get("content") != []]
     for at, role in enumerate(roles):
         if role == "system":
-            if roles[max(0, at - 1)] != "user":
+            if roles[max(0, at - 1)] not in ("user", "system") or not at:
                 yield "a system text follows no words of the user"
-            if roles[at + 1 : at + 2] not in ([], ["assistant"]):
+            if roles[at + 1 : at + 2] not in ([], ["assistant"], ["system"]):
                 yield "the model does not speak after a system text"
     turns = [one for one in turns if one[0] != "system"]
     waiting: list[str] = []

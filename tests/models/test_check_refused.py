@@ -45,6 +45,8 @@ def _marked(*ttls: str) -> JsonObject:
 _OPEN: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}}
 _CLOSED: JsonObject = {**_OPEN, "required": ["a"], "additionalProperties": False}
 
+_LATE: JsonObject = {"role": "system", "content": "Be short."}
+
 ANTHROPIC: list[tuple[str, JsonObject]] = [
     ("/output_config/effort", _claude("claude-opus-4-6", output_config={"effort": "xhigh"})),
     ("/output_config/effort", _claude(output_config={"effort": "low"})),
@@ -84,6 +86,9 @@ ANTHROPIC: list[tuple[str, JsonObject]] = [
     ("/messages", _claude(messages=[])),
     ("/messages/0/role", _claude(messages=[{"role": "tool", "content": "Hi."}])),
     ("/messages/1/role", _claude(messages=[_USER, {"role": "system", "content": "Hi."}])),
+    ("/messages/1", _claude("claude-opus-4-8", messages=[_USER, _LATE, _USER])),
+    ("/messages/2", _claude("claude-opus-4-8", messages=[
+        _USER, {"role": "assistant", "content": "Hi."}, _LATE, _LATE])),
     ("/messages/0/content", _claude(messages=[{"role": "user", "content": " "}])),
     ("/messages/0/content", _claude(messages=[{"role": "user", "content": []}])),
     ("/messages/0/content/0/text", _claude(
@@ -175,6 +180,8 @@ GEMINI: list[tuple[str, str, JsonObject]] = [
     ("gemini-2.5-flash", "/contents/2/parts/0/functionResponse/parts", _shows("image/png")),
     ("gemini-3-flash", "/contents/2/parts/0/functionResponse/parts/0", _shows("audio/mpeg")),
     ("gemini-2.5-flash", "/contents/1", _gemini(_ASKED, _CALLS, _ASKED)),
+    ("gemini-2.5-flash", "/contents/2", _gemini(
+        _ASKED, {"role": "model", "parts": [{"text": "So:"}]}, _CALLS, _GIVES)),
     ("gemini-2.5-flash", "/contents/0", _gemini(_GIVES)),
     ("gemini-3-flash", "/contents/1/parts/0", _gemini(_ASKED, _CALLS, _GIVES)),
 ]  # fmt: skip
@@ -379,6 +386,10 @@ LEGAL: list[tuple[str, str, JsonObject]] = [
         "format": {"type": "json_schema", "schema": _CLOSED}})),
     ("anthropic", "", _claude("claude-opus-4-8", messages=[
         _USER, {"role": "assistant", "content": [_SERVED, _BLOCK]}])),
+    ("anthropic", "", _claude("claude-opus-4-8", messages=[
+        _USER, _LATE, _LATE, {"role": "assistant", "content": "Hi."}, _USER, _USER, _LATE, _LATE])),
+    ("gemini", "gemini-2.5-flash", _gemini(
+        _ASKED, _CALLS, _CALLS, {"role": "user", "parts": [_RESULT, _RESULT]})),
     ("gemini", "gemma-4-31b-it", _gemini(tools=[_DECLARED], systemInstruction=_ASKED)),
     ("gemini", "gemini-3-pro-preview", _config(thinkingConfig={"thinkingLevel": "MEDIUM"})),
     ("gemini", "gemini-flash-latest", _config(thinkingConfig={"thinkingLevel": "minimal"})),

@@ -1314,7 +1314,8 @@ class AnthropicTurnRules:
         role, content = turn.get("role"), turn.get("content")
         if self._system:
             at_system, self._system = self._system, ""
-            if role != "assistant":
+            # of several in a row the last one is before an answer
+            if role not in ("assistant", "system"):
                 text = "the model does not speak after this system text"
                 blank = (*blank, Finding(REQUEST, at_system, text, "put it before an answer"))
         if (
@@ -1352,13 +1353,14 @@ class AnthropicTurnRules:
             self._names_tools = self._names_tools or bool(kinds & _NAMES_TOOLS)
 
     def _follows_user(self) -> bool:
-        """Whether the turn before is the user's, or ends with what the provider runs itself."""
+        """Whether it is after the user's turn, another one, or what the provider runs itself."""
         if self._last is None:
             return False
         _, turn = self._last
         blocks = as_list(turn.get("content"))
-        own = bool(blocks) and object_in(blocks[-1]).get("type") not in _SPOKEN
-        return turn.get("role") == "user" or (turn.get("role") == "assistant" and own)
+        own = bool(blocks) and object_in(blocks[-1]).get("type", "text") not in _SPOKEN
+        role = turn.get("role")
+        return role in ("user", "system") or (role == "assistant" and own)
 
     def end(self, wire: JsonObject) -> Findings:
         """What the end of the conversation leaves open."""

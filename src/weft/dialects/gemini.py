@@ -1504,9 +1504,9 @@ _ROLES = ("user", "model", "function")
 class GeminiTurnRules:
     """Unknown roles, empty turns, media it cannot read, calls without results or signatures.
 
-    Neighbouring contents of one role are one turn, but calls must stand in its first. What stands
-    in the turn that is open is noted in fields and not in an object of its own: a long log has a
-    hundred thousand turns.
+    Neighbouring contents of one role are one turn, but no call may come after one without calls.
+    What stands in the turn that is open is noted in fields and not in an object of its own: a long
+    log has a hundred thousand turns.
     """
 
     def __init__(self, model: str) -> None:
@@ -1551,7 +1551,8 @@ class GeminiTurnRules:
                 return findings
         known = self._calls
         self._read_parts(listed, f"{at}/parts", findings)
-        if self._calls > known and at != self._at:
+        # calls in contents of their own are parallel ones
+        if self._calls > known == 0 and at != self._at:
             message = "this call follows another turn of the model"
             hint = "let it follow what the user said, or what a tool returned"
             findings.append(Finding(REQUEST, at, message, hint))
