@@ -7,11 +7,13 @@ import random
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.support import budgets
+from tests.support.build import says, user
 
 from weft import Agent, C, Session, compile
 
@@ -49,9 +51,8 @@ def prefix() -> None:
         dice, session = random.Random(7), Session("s")
         sent = anew = breaks = 0
         for turn in range(120):
-            for author, role in (("user", "user"), ("bot", "model")):
-                words = budgets.prose(dice, 120)
-                session = session.append(budgets.said(author, role, words, turn))
+            for make in (user, partial(says, "bot")):
+                session = session.append(make(budgets.prose(dice, 120), inv=f"i{turn}"))
             made = compile(agent, session=session, message="Go on.")
             sent += made.tokens
             anew += made.tokens - made.stable_prefix.tokens
@@ -65,9 +66,8 @@ def speed() -> None:
         agent = Agent("bot", model="gpt-4.1", tools=[budgets.look]).sees(policy)
         dice, session, took = random.Random(7), Session("s"), list[float]()
         for turn in range(300):
-            for author, role in (("user", "user"), ("bot", "model")):
-                words = budgets.prose(dice, 120)
-                session = session.append(budgets.said(author, role, words, turn))
+            for make in (user, partial(says, "bot")):
+                session = session.append(make(budgets.prose(dice, 120), inv=f"i{turn}"))
             start = time.perf_counter()
             compile(agent, session=session).wire  # noqa: B018
             took.append(time.perf_counter() - start)

@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
@@ -433,6 +434,26 @@ def test_every_room_has_a_folder_of_tests() -> None:
     folders = {path.parent.name for path in Path(__file__).parent.glob("*/__init__.py")}
     # codes are tested with the rules that report them
     assert rooms - folders == {"codes"}, "make tests/<room> with an __init__.py"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "bench").glob("*.py")), ids=lambda path: path.stem)
+def test_a_benchmark_names_nothing_that_is_gone(path: Path) -> None:
+    """Nothing else would see it: the types of a benchmark are not checked, and few are run here."""
+    tree = ast.parse(path.read_text("utf-8"))
+    modules = dict[str, ModuleType]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("weft", "tests")):
+            module = import_module(node.module or "")
+            for name in node.names:
+                if not hasattr(module, name.name):
+                    import_module(f"{node.module}.{name.name}")
+                found = getattr(module, name.name)
+                if isinstance(found, ModuleType):
+                    modules[name.asname or name.name] = found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = modules.get(node.value.id)
+            assert module is None or hasattr(module, node.attr), f"line {node.lineno}: {node.attr}"
 
 
 def test_no_small_module_has_a_single_importer() -> None:
