@@ -456,6 +456,14 @@ def test_a_benchmark_names_nothing_that_is_gone(path: Path) -> None:
             assert module is None or hasattr(module, node.attr), f"line {node.lineno}: {node.attr}"
 
 
+def test_every_group_of_benchmarks_has_a_measurement() -> None:
+    tree = ast.parse((ROOT / "bench" / "run.py").read_text("utf-8"))
+    groups = next(node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign))
+    assert isinstance(groups, ast.Dict)
+    for name in (one.id for one in groups.values if isinstance(one, ast.Name)):
+        assert "def measure(" in (ROOT / "bench" / f"{name}.py").read_text("utf-8"), name
+
+
 def test_no_small_module_has_a_single_importer() -> None:
     importers = Counter(one for name in MODULES for one in modules_imported_by(name, late=True))
     small = {
