@@ -67,6 +67,9 @@ def _faults(seed: int, case: Case) -> Iterator[Fault]:
 
 def _faults_of_one(case: Case, request: Wire, compacted: weft.Compacted) -> Iterator[Fault]:
     after: Any = compacted.request
+    limit = case.policy.limit
+    if limit is not None and compacted.tokens > limit.tokens - (limit.reserve or 0):
+        yield Fault("a request is above its budget", f"{compacted.tokens} tokens")
     if after is request:
         return
     # what is illegal may become so in another way, where a policy leaves out a part of it

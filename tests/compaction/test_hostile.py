@@ -12,11 +12,12 @@ from tests.compaction.judge import is_legal, new_problems
 from tests.compaction.laws import faults_of
 from tests.compaction.talks import TALKS, Wire, talk_in
 from weft import C
+from weft.errors import BudgetExceeded
 
 HISTORIES = int(os.environ.get("WEFT_HISTORIES", "48"))
 START = int(os.environ.get("WEFT_FIRST_HISTORY", "0"))
 
-FOUND = (38, 44, 205, 629, 1448, 31109, 32242)
+FOUND = (38, 44, 205, 629, 859, 1448, 31109, 32242, 107974)
 """Seeds that a law did not hold for once."""
 
 
@@ -53,3 +54,18 @@ def test_a_tool_of_the_callers_that_is_named_recall_stays_the_only_one() -> None
         assert after["tools"] == request["tools"]
         assert not any(one.handle for one in compacted.left_out)
         assert "WEFT711" in [one.code for one in compacted.diagnostics]
+
+
+def test_what_cannot_be_left_out_counts_for_a_budget() -> None:
+    talk = TALKS["openai-chat"]
+    request = talk_in("openai-chat", steps=20)
+    part = {"type": "unheard_of", "text": "gauge " * 3_000}
+    unknown = {**talk.user(""), "content": [part]}
+    request = talk.with_messages(request, [unknown, *talk.messages(request)])
+    plain = weft.compact(request, C.default()).tokens
+    for tokens in (plain - 400, plain * 3 // 4, 4_000):
+        compacted = weft.compact(request, C.default().budget(tokens))
+        assert compacted.tokens <= tokens
+        assert unknown in talk.messages(compacted.request)
+    with pytest.raises(BudgetExceeded, match=r"tokens stay of the request, and the budget is 2000"):
+        weft.compact(request, C.default().budget(2_000))

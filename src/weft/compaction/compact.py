@@ -55,7 +55,7 @@ from weft.compiler.tools import recall_tool, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent, C, RunConfig
 from weft.declare.policy import Policy, Stage, makes_handles, policies_in
-from weft.declare.policy_parts import Auto, Label, Redact, When
+from weft.declare.policy_parts import Auto, Budget, Label, Redact, When
 from weft.declare.template import write_literally
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Dialect, facts_for, wire_name
@@ -272,15 +272,10 @@ class _Work:
         self.body, self.dialect = body, body.dialect
         self.model = model or wire_name(YARDSTICK)
         self.asked = policy
-        self.request: Request = body.request
-        self.sources: tuple[int | None, ...] = tuple(range(len(body.messages)))
-        self.order: MessageOrder = range(len(body.messages))
-        self.tool: JsonObject | None = None
         self.notes: list[Diagnostic] = []
-        self.edit = RequestEdit()
         self.record = _Record()
         self._patcher = Patcher(self.dialect, self.model)
-        self.messages: list[Json] = body.messages
+        self._take_back()
         # of a conversation that the provider holds a part of, nothing is left out
         if policy != _EVERYTHING and self.head.is_stateful:
             policy = self.asked = replace(_EVERYTHING, protections=policy.protections)
@@ -291,20 +286,56 @@ class _Work:
         self.policy = self._fit_policy(policy)
         if not is_earlier:
             self._read_earlier()
+        if self.policy.limit is None:
+            self._run()
+        else:
+            self._run_within(self.policy.limit)
+
+    def _run_within(self, limit: Budget) -> None:
+        """Run under this budget, and under smaller ones as long as the whole request is above it.
+
+        What only the caller's request has takes a part of it.
+        """
+        most = limit.tokens - (limit.reserve or 0)
+        low, high, over = 0, limit.tokens, 0
+        least, room = sys.maxsize, limit.tokens
         for _ in range(_TRIES):
-            if not self._run():
-                return
-            limit = policy.limit
-            tokens = self.tokens if limit is not None else 0
-            if limit is None or tokens <= limit.tokens - (limit.reserve or 0):
-                return
-            # what only the caller's request has takes a part of the budget
-            room = self.policy.limit.tokens if self.policy.limit is not None else limit.tokens
-            over = tokens - (limit.tokens - (limit.reserve or 0))
-            tighter = msgspec.structs.replace(limit, tokens=max(1, room - over))
+            try:
+                self._run()
+            except BudgetExceeded:
+                if room == limit.tokens:
+                    raise
+                low = room
+            else:
+                if self.tokens <= most:
+                    return
+                least, high = min(least, self.tokens), room
+                over = max(2 * over, self.tokens - most)
+            room = (low + high) // 2 if low else max(high - over, 1)
+            if room in (low, high):
+                break
+            tighter = msgspec.structs.replace(limit, tokens=room)
             self.policy = replace(self.policy, limit=tighter)
-            for name in ("seen", "tokens", "_marks_after", "_head_after"):
+            for name in _OF_A_TRY:
                 self.__dict__.pop(name, None)
+            self._take_back()
+        raise self._explain_excess(limit, least)
+
+    def _explain_excess(self, limit: Budget, least: int) -> BudgetExceeded:
+        """The error for a request of which so much stays that nothing may be left out of."""
+        words = f"{least} tokens stay of the request, and the budget is {limit.tokens}"
+        hint = f"write .budget({least + (limit.reserve or 0)}), or shorten what Weft cannot read"
+        return BudgetExceeded(words, where="request", hint=hint)
+
+    def _take_back(self) -> None:
+        """The request as it came, before a try and after one whose result will not do."""
+        self.edit = RequestEdit()
+        self.request: Request = self.body.request
+        self.wire: JsonObject = self.body.wire
+        self.messages: list[Json] = self.body.messages
+        self.order: MessageOrder = range(len(self.messages))
+        self.sources: tuple[int | None, ...] = tuple(self.order)
+        self.tool: JsonObject | None = None
 
     # What is known before anything is done.
 
@@ -580,8 +611,6 @@ class _Work:
             listed[source or 0] = element
         return join_elements(raw, body.keys, listed)
 
-    wire: JsonObject = {}
-
     def _new_problems(self) -> tuple[str, ...]:
         """What the provider would refuse of the request now, and would have taken as it came.
 
@@ -602,10 +631,7 @@ class _Work:
 
     def _undo(self, problems: tuple[str, ...]) -> None:
         """Let the request be as it came: a provider would refuse it as it is."""
-        self.edit, self.messages, self.wire = RequestEdit(), self.body.messages, self.body.wire
-        self.request, self.tool = self.body.request, None
-        self.order = range(len(self.messages))
-        self.sources = tuple(self.order)
+        self._take_back()
         # the next request is not to build on what was not sent
         self.record = _records.keep(
             (self.chains[-1], self._policy_key), _Record(order=range(len(self.messages)))
@@ -841,8 +867,11 @@ _ORIGIN = Origin("field", "context", AGENT)
 _HEAD = ("tools", "functions", "system_instruction")
 """Fields of a request, besides its system text, that stand before the conversation."""
 
-_TRIES = 4
+_TRIES = 8
 """How often a budget is made smaller for what only the caller's request has."""
+
+_OF_A_TRY = ("seen", "tokens", "_marks_after", "_head_after", "_same_messages", "_same_places")
+"""What is worked out from what one try makes of the request."""
 
 
 def require_stateless(policy: object, *, where: str) -> None:
