@@ -579,3 +579,24 @@ def test_words_that_are_one_text_stay_one_where_nothing_is_redacted() -> None:
     for policy in (C.auto().redact("email"), C.default().redact("email").fence()):
         assert weft.compact(request, policy).request is request
         assert weft.compact(raw, policy).request is raw
+
+
+def test_what_the_provider_keeps_is_what_the_caller_asks_it_to_keep() -> None:
+    talk, mark = TALKS["anthropic"], {"type": "ephemeral"}
+    request = {**talk_in("anthropic", steps=12), "model": "claude-sonnet-4-5"}
+    request["system"] = [{"type": "text", "text": "Mind the gauges. " * 900}]
+    messages = talk.messages(request)
+    marked = json.loads(json.dumps(messages))
+    marked[-1]["content"][-1]["cache_control"] = mark
+    head = [{**request["system"][0], "cache_control": mark}]
+    nothing, alone, all_by_place, all_by_itself = (
+        weft.compact({**request, **fields}, C.default()).cost
+        for fields in (
+            {},
+            {"system": head},
+            {"messages": marked},
+            {"cache_control": mark},
+        )
+    )
+    assert all_by_itself == pytest.approx(all_by_place, rel=0.01)
+    assert all_by_place < 0.5 * alone < 0.5 * nothing

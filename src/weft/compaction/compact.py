@@ -777,16 +777,24 @@ class _Work:
     def load_of(self, tokens: int, shared: int) -> Load:
         """The tokens of a request by kind, by what is read again of it."""
         cache = facts_for(self.model).cache
-        asked = self.body.is_list or not cache.breakpoints or self._is_marked
+        if not self._is_kept:
+            shared = min(shared, self._head_before) if _MARK.search(self._head_key) else 0
         # providers read whole strides again: half of one is lost on average, wherever they begin
         even = cache._replace(stride=1)
         reread = max(cache.minimum, shared - cache.stride // 2) if shared >= cache.minimum else 0
-        return load_of(tokens, reread if asked else 0, even, asked=asked)
+        return load_of(tokens, reread, even, asked=self._is_kept)
 
     @cached_property
-    def _is_marked(self) -> bool:
-        """Whether the caller asks the provider to keep something of what it reads."""
-        return any(map(_MARK.search, (self._head_key, *reversed(self.body.keys))))
+    def _is_kept(self) -> bool:
+        """Whether the provider keeps the conversation: where it must be asked, the caller asks.
+
+        A mark in the system text or at the tools alone keeps these, and no more.
+        """
+        body = self.body
+        if body.is_list or not facts_for(self.model).cache.breakpoints:
+            return True
+        is_asked = any(body.wire.get(mark) for mark in MARKS)
+        return is_asked or any(map(_MARK.search, reversed(body.keys)))
 
     def list_left_out(self) -> list[LeftOut]:
         listed: list[LeftOut] = []
