@@ -397,6 +397,32 @@ def test_a_page_grows_while_spans_arrive(browser: Any) -> None:
             page.screenshot(path=str(Path(os.environ["WEFT_PICTURES"]) / "listen.png"))
 
 
+@needs_browser
+def test_who_looks_at_an_earlier_call_stays_there_and_is_told_of_new_ones(browser: Any) -> None:
+    spans = talk_of(6)
+    with listen() as live, watched(browser) as page:
+        page.goto(f"{live.url}/weft/?token={live.token}")
+        post(live, spans[:2])
+        page.locator("tr.pick").click()
+        step, arrivals = page.locator("[data-testid=step]"), page.locator("[data-testid=arrivals]")
+        page.locator("[data-testid=step]", has_text="2 / 2").wait_for()
+        page.keyboard.press("Home")
+        page.focus("[data-find]")
+        post(live, spans[2:4])
+        page.locator("[data-testid=arrivals]", has_text="2 new").wait_for()
+        post(live, spans[4:5])
+        page.locator("[data-testid=arrivals]", has_text="3 new").wait_for()
+        assert step.inner_text() == "1 / 5"
+        assert page.evaluate("document.activeElement.matches('[data-find]')")
+        page.get_by_text("Answer 1.").first.wait_for()
+        arrivals.click()
+        page.locator("[data-testid=step]", has_text="5 / 5").wait_for()
+        assert arrivals.count() == 0
+        post(live, spans[5:])  # at the last call the page goes on with the session
+        page.locator("[data-testid=step]", has_text="6 / 6").wait_for()
+        assert arrivals.count() == 0
+
+
 def test_another_machine_needs_a_token() -> None:
     with listen(Tokens({"ann": "a-long-secret-token"})) as live:
         assert httpx2.post(f"{live.url}/v1/traces", json=in_body([])).status_code == 401

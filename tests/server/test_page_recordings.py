@@ -29,5 +29,60 @@ def test_the_page_of_a_recording_fits_and_is_called_after_its_first_words(tmp_pa
                 page.wait_for_selector(".answer .said")
                 assert page.text_content("h1").startswith("Why does the parser fail")
                 assert page.is_visible("header code.id") == (width > 800)
+                assert page.inner_text("header .totals").startswith("1 call · ")
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
                 assert not find_serious(page)
+
+
+@needs_browser
+def test_calls_that_failed_stand_in_the_strip_and_the_keyboard_reaches_them(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    (recording,) = read_recordings(log_with_failures(), name="log.jsonl")
+    path.write_text(export(Inspection.of_recording(recording), key="1"), "utf-8")
+    with browsing() as browser:
+        for width, scheme in ((1280, "dark"), (700, "light"), (390, "light")):
+            with watched(browser, color_scheme=scheme) as page:
+                page.set_viewport_size({"width": width, "height": 900})
+                page.goto(path.as_uri())
+                page.wait_for_selector("[data-testid=failed]")
+                assert page.inner_text("[data-testid=step]") == "5 / 5"
+                for step, words in ((2, "429"), (4, "status 503"), (2, "429")):
+                    page.focus("[data-testid=failed]")
+                    page.keyboard.press("Enter")
+                    page.locator(".answer .red", has_text=words).wait_for()
+                    assert page.inner_text("[data-testid=step]") == f"{step} / 5"
+                    assert "failed: " in page.inner_text("[data-testid=caption]")
+                assert page.inner_text("[data-testid=failed]") == "2 calls failed"
+                if width < 600:
+                    page.click("text=show the strip")
+                strip = page.locator("[data-testid=film]")
+                assert "failed: rate_limited" in str(strip.get_attribute("aria-valuetext"))
+                frames = page.locator(".film path.frame").get_attribute("d")
+                assert str(frames).count("M") == 2
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+                assert not find_serious(page)
+
+
+def log_with_failures() -> bytes:
+    """A log of five calls, two of which were refused."""
+    said: list[dict[str, str]] = []
+    lines: list[object] = []
+
+    def ask(status: int, response: object) -> None:
+        lines.append(
+            {
+                "time": 1_790_000_000 + len(lines),
+                "status": status,
+                "request": {"model": "gpt-5", "messages": [*said]},
+                "response": response,
+            }
+        )
+
+    for number, refusal in enumerate(((), (429, {"error": {"message": "429: wait"}}), (503, None))):
+        said.append({"role": "user", "content": f"Question {number}?"})
+        if refusal:
+            ask(*refusal)
+        answer = {"role": "assistant", "content": f"Answer {number}."}
+        ask(200, {"id": f"a{number}", "choices": [{"index": 0, "message": answer}]})
+        said.append(answer)
+    return "\n".join(json.dumps(line) for line in lines).encode()

@@ -96,6 +96,8 @@ class ExchangeRecord:
     finish: str = ""
     error: str = ""
     status: int | None = None
+    follows: str = ""
+    """Of a call without an answer: the id of the last event of its request."""
     retries: int = 0
     """The call that it repeats, which failed or was not answered; 0 for a first try."""
     source: str = ""

@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import msgspec
 
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
+from weft.dialects.stream import AnswerErrors
 from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import find_near
@@ -1139,7 +1140,9 @@ class _Values:
                 exchange = _exchange_in(raw, request, recording, where, answer=response)
                 recording = recording._replace(
                     call=recording.call._replace(
-                        time=exchange.started or 0.0, record=hash(compact(raw))
+                        time=exchange.started or 0.0,
+                        failed=recording.call.failed or bool(exchange.error and recording.asks),
+                        record=hash(compact(raw)),
                     ),
                     exchanges=(exchange,),
                 )
@@ -1328,9 +1331,14 @@ def _exchange_in(
         source=where,
     )
     status = next((raw[key] for key in ("status", "status_code") if key in raw), None)
+    status = status if isinstance(status, int) else None
     error = raw.get("error")
-    if not error and recording.call is not None and recording.call.failed:
-        error = object_in(exchange.answer).get("error") or "the answer is an error"
+    if recording.call is not None and recording.call.failed:
+        error = error or object_in(exchange.answer).get("error") or "the answer is an error"
+    if isinstance(error, dict) or (not error and recording.asks and (status or 0) >= 400):
+        body: JsonObject = {"error": error} if error else {}
+        failure = AnswerErrors(recording.format).failure(status, body)
+        error = f"{failure.code}: {failure.message}"
     times = [
         next((time for key in keys if (time := seconds(raw.get(key)))), None) for keys in _TIMES
     ]
@@ -1344,7 +1352,7 @@ def _exchange_in(
         started=started,
         first_token=first,
         ended=ended,
-        status=status if isinstance(status, int) else None,
+        status=status,
         error=error if isinstance(error, str) else compact(error) if error else "",
         cost=read_cost(raw) or read_cost(object_in(exchange.answer)),
     )

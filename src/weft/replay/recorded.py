@@ -32,8 +32,9 @@ from weft.recordings import ExchangeRecord, RecordedBlock, Recording, exchanges_
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, with_events
 from weft.recordings.requests import RequestReader, read_request
-from weft.replay.steps import AnsweredStep, Speaker, StepWalk, speaker_of
+from weft.replay.steps import AnsweredStep, Speaker, StepWalk, is_unanswered, speaker_of
 from weft.session import Event, Session
+from weft.session.provenance import Provenance
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
@@ -199,12 +200,14 @@ class RecordedCalls:
                 continue
             later = (places[one.event] for one in self.exchanges[at:] if one.event)
             place = next(later, len(events))
+            if exchange.follows:
+                place = min(place, places[exchange.follows] + 1)
             before = events[place - 1].timestamp if place else 0.0
             missing = Event(
                 author=AGENT,
                 id=f"call-{exchange.number}",
                 invocation_id=events[place - 1].invocation_id if place else "i1",
-                content=Content(parts=(), role="model"),
+                custom_metadata=Provenance(unanswered=exchange.model).onto(None),
                 error_code=exchange.error or "no answer was recorded",
                 model_version=exchange.model or None,
                 timestamp=before + 1e-6 * (1 + len(inserted)),
@@ -259,7 +262,8 @@ class RecordedCalls:
             asked = exchange.started or (events[place - 1].timestamp if place else 0.0)
             speaker = speaker_of(event)
             request.sent(asked, exchange.ended or event.timestamp, before.get(speaker))
-            before[speaker] = request
+            if not is_unanswered(event):  # nobody keeps what was refused
+                before[speaker] = request
             steps.append(AnsweredStep(exchange.number, place, event, request))
         return steps
 

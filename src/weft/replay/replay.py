@@ -41,7 +41,14 @@ from weft.replay.evidence import (
 from weft.replay.evidence import uses_of as uses_of
 from weft.replay.overlay import OverlayWalk
 from weft.replay.recorded import RecordedCalls, count_by_yardstick, has_requests, is_priced
-from weft.replay.steps import compile_before, is_answer, rebuilding, speaker_of, under_policy
+from weft.replay.steps import (
+    compile_before,
+    ends_call,
+    is_unanswered,
+    rebuilding,
+    speaker_of,
+    under_policy,
+)
 from weft.session import Event, Session
 from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject
@@ -478,7 +485,7 @@ def requests_of(
     waiting: list[Event] = []
     timed = _has_times(session.events)
     for index, event in enumerate(_close_last_request(recording)):
-        if is_answer(event) and event.author in roots and _is_asked(recording, event):
+        if ends_call(event) and event.author in roots and _is_asked(recording, event):
             grown = grown.append(*waiting)
             waiting = []
             asked = speaker_of(event)
@@ -496,7 +503,8 @@ def requests_of(
                     compiled.asked = before[asked].answered + gap
                 yield index, event, compiled
                 compiled.answered = event.timestamp if timed else compiled.asked or 1.0
-                before[asked] = compiled
+                if not is_unanswered(event):
+                    before[asked] = compiled
         waiting.append(event)
 
 
@@ -567,7 +575,7 @@ _UNANSWERED = "unanswered"
 def speakers(recording: Recording) -> list[str]:
     """The agents that were asked for an answer, in the order they first were."""
     return list(
-        dict.fromkeys(event.author for event in _close_last_request(recording) if is_answer(event))
+        dict.fromkeys(event.author for event in _close_last_request(recording) if ends_call(event))
     )
 
 
