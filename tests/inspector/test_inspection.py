@@ -23,7 +23,7 @@ from weft.content import (
     result_part,
     to_content,
 )
-from weft.dialects.wire import object_in
+from weft.dialects.wire import object_in, objects_in
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import PAGE, export
@@ -645,3 +645,45 @@ async def test_a_call_that_failed_is_a_step_wherever_steps_are_counted() -> None
     recording = recording_of(session)
     trial = replay(recording, C.default(), uses=uses_of(session.events), model="gpt-5")
     assert trial.requests == 4
+
+
+def test_a_mark_that_moved_is_not_the_first_difference() -> None:
+    mark: JsonObject = {"cache_control": {"type": "ephemeral"}}
+    said: list[JsonObject] = [
+        {"type": "text", "text": f'Part {n}, "cache_control":{{}}.'} for n in (1, 2)
+    ]
+
+    def body(first: JsonObject, second: JsonObject, *more: JsonObject) -> JsonObject:
+        turn: JsonObject = {"role": "user", "content": [first, second, *more]}
+        return {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [turn]}
+
+    def view(*bodies: JsonObject) -> JsonObject:
+        answer: JsonObject = {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Yes."}],
+        }
+        rows = [{"request": one, "response": answer, "time": 1_790_000_000} for one in bodies]
+        data = "\n".join(map(compact, rows)).encode()
+        recordings = [*read_recordings(data, name="log.jsonl")]
+        steps = [one for each in recordings for one in Inspection.of_recording(each).steps]
+        pair = [one.request for one in steps if one.request is not None]
+        assert len(pair) == len(bodies)
+        (recording,) = recordings
+        return RequestView(Inspection.of_recording(recording), len(bodies)).cache_facts()
+
+    question: JsonObject = {"role": "user", "content": "Sure?"}
+    answered: JsonObject = {"role": "assistant", "content": "Yes."}
+    first = body({**said[0], **mark}, said[1])
+    longer = body(said[0], {**said[1], **mark})
+    longer["messages"] = [*objects_in(longer["messages"]), answered, question]
+    facts = view(first, longer)
+    assert facts["mark_moved"] is True
+    # after the mark both say the same, and then there are more turns
+    after, (_, cut) = str(facts["after"]), facts["lead"]
+    assert after[cut:].startswith(',{"role":"assistant"')
+    assert str(facts["before"])[facts["lead"][0] :].startswith("]")
+    plain = view(
+        body(*said), {**longer, "messages": [{"role": "user", "content": said}, answered, question]}
+    )
+    assert plain["mark_moved"] is False

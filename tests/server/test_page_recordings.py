@@ -1,12 +1,15 @@
 """Pages of recordings as a browser shows them: on a desk, on a phone, and for everybody."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.server.browser import browsing, find_serious, needs_browser, watched
+from weft import Agent, Runner
 from weft.inspector import Inspection
 from weft.inspector.export import export
 from weft.recordings.read import read_recordings
+from weft.testing import ScriptedModel
 
 
 @needs_browser
@@ -86,3 +89,32 @@ def log_with_failures() -> bytes:
         ask(200, {"id": f"a{number}", "choices": [{"index": 0, "message": answer}]})
         said.append(answer)
     return "\n".join(json.dumps(line) for line in lines).encode()
+
+
+@needs_browser
+async def test_each_origin_of_a_request_has_a_name_of_its_own(tmp_path: Path) -> None:
+    agent = Agent("bot", model=ScriptedModel(["Hello."], name="gpt-5"), instruction="Be brief.")
+    runner = Runner(agent)
+    await runner.run("Hi", session_id="s")
+    own = Inspection(agent, await runner.session(session_id="s"))
+    system = {"role": "system", "content": "Be brief."}
+    answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi."}}]}
+    asked = {"model": "gpt-5", "messages": [system, {"role": "user", "content": "Hello"}]}
+    line = json.dumps({"request": asked, "response": answer})
+    (recording,) = read_recordings(line.encode(), name="log.jsonl")
+
+    def names(name: str, inspection: Inspection) -> list[str]:
+        path = tmp_path / f"{name}.html"
+        path.write_text(export(inspection, key="1"), "utf-8")
+        with browsing() as browser, watched(browser) as page:
+            page.goto(path.as_uri())
+            page.wait_for_selector(".origins button")
+            return page.locator(".origins button span.grow").all_inner_texts()
+
+    with ThreadPoolExecutor(1) as pool:
+        for name, inspection in (("own", own), ("log", Inspection.of_recording(recording))):
+            listed = pool.submit(names, name, inspection).result()
+            assert len(set(listed)) == len(listed), listed
+            assert "the provider's format" in listed
+            wanted = "a blank line between two texts" if name == "own" else "system text"
+            assert wanted in listed

@@ -106,6 +106,10 @@ class ExchangeRecord:
     """The agent that asked, where the recorder names it."""
     parent: str = ""
     """The id of the span that it was made in."""
+    trace: str = ""
+    """The id of the trace that the span is in."""
+    lane: str = ""
+    """The scope of its events, where a recording holds several conversations; "" for the first."""
     cost: float | None = None
     """US dollars that the file says it cost; None where it says nothing, or 0."""
     blocks: tuple[RecordedBlock, ...] = ()

@@ -98,6 +98,7 @@ from weft.recordings.frameworks import (
     read_pydantic_ai,
 )
 from weft.recordings.joining import count_growths, join_calls
+from weft.recordings.lanes import join_agents
 from weft.recordings.providers import (
     LISTS,
     bedrock_model,
@@ -969,6 +970,8 @@ class _Values:
             self.ran, self.ran_in_spans = [], []
             lost = require_tools_called(ran, listed, where=self.name, lenient=self.lenient)
             joined = listed
+        if self.agents:
+            joined = join_agents(Shelf(joined) if self.is_large else [*joined], self.agents)
         skipped = self.skipped
         if first is not None:  # they are named with the recordings next to them, once
             self.skipped = Asides()

@@ -208,6 +208,7 @@ class RecordedCalls:
                 id=f"call-{exchange.number}",
                 invocation_id=events[place - 1].invocation_id if place else "i1",
                 custom_metadata=Provenance(unanswered=exchange.model).onto(None),
+                isolation_scope=exchange.lane or None,
                 error_code=exchange.error or "no answer was recorded",
                 model_version=exchange.model or None,
                 timestamp=before + 1e-6 * (1 + len(inserted)),
@@ -252,13 +253,16 @@ class RecordedCalls:
         """A step for each call, with the request that was recorded."""
         places = {event.id: at for at, event in enumerate(self.recording.session.events)}
         events = self.recording.session.events
-        prompts = _Prompts(self.recording)
+        prompts: dict[str, _Prompts] = {}
         steps: list[AnsweredStep] = []
         before: dict[Speaker, RecordedRequest] = {}
         for exchange in self.exchanges:
             place = places[exchange.event]
             event = events[place]
-            request = prompts.request(exchange, place)
+            lane = prompts.get(exchange.lane)
+            if lane is None:
+                lane = prompts[exchange.lane] = _Prompts(self.recording, exchange.lane)
+            request = lane.request(exchange, place)
             asked = exchange.started or (events[place - 1].timestamp if place else 0.0)
             speaker = speaker_of(event)
             request.sent(asked, exchange.ended or event.timestamp, before.get(speaker))
@@ -368,10 +372,11 @@ def _likely_cause(billed: Sequence[int], counted: Sequence[int], recording: Reco
 
 
 class _Prompts:
-    """Makes the prompts of one recording, each from the one before it."""
+    """Makes the prompts of one conversation of a recording, each from the one before it."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, lane: str) -> None:
         self._recording = recording
+        self._lane = lane
         self._keeps = _keeps_requests(recording)
         self._fits: dict[int, tuple[Entry, Entry]] = {}
         self._plans: dict[tuple[str, str, str], tuple[RunConfig, Plan]] = {}
@@ -496,6 +501,8 @@ class _Prompts:
         reader = events[place].author if self._is_team else ""
         log = self._logs.setdefault(reader, _LogItems())
         for position, event in enumerate(events[log.read : place], log.read):
+            if (event.isolation_scope or "") != self._lane:
+                continue
             compaction = event.actions.compaction
             if compaction is not None:  # a summary takes the place of all before it
                 log.items = Strand()
@@ -511,10 +518,10 @@ class _Prompts:
 
     def _make_head(self, model: str) -> Prompt:
         recording = self._recording
-        texts = [text for text in recording.instructions.values() if text]
+        texts = recording.instructions_in(self._lane)
         tools = tuple(
             ToolDecl(tool.name, tool.description, tool.parameters or {}, Origin("tool", tool.name))
-            for tool in recording.tools
+            for tool in recording.tools_of(recording.agents_in(self._lane))
         )
         return Prompt(
             model=model,

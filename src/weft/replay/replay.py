@@ -232,8 +232,7 @@ def replay(
         if aside is not None and (load := aside(compiled)) is not None:
             tally.call(load, spent)
         used, edited = uses.by_event.get(index, ()), uses.edits.get(index)
-        # an agent that runs as a tool saw what its caller wrote, and nothing else
-        if answer.isolation_scope is None and (used or edited is not None):
+        if used or edited is not None:
             view = View(compiled, texts, records)
             at_once = uses.at_once.get(index, frozenset[str]())
             tally.evidence(view, index, used, at_once, spent, compiled)
@@ -484,11 +483,16 @@ def requests_of(
     )
     waiting: list[Event] = []
     timed = _has_times(session.events)
+    models = {one.event: one.model for one in recording.exchanges if one.model}
+    asks_several = as_recorded and model == recording.asked_model and len({*models.values()}) > 1
     for index, event in enumerate(_close_last_request(recording)):
         if ends_call(event) and event.author in roots and _is_asked(recording, event):
             grown = grown.append(*waiting)
             waiting = []
             asked = speaker_of(event)
+            if asks_several and event.id in models:
+                named = recording.name_asked(models[event.id])
+                config = msgspec.structs.replace(config, model=named)
             try:
                 compiled = compile_before(
                     event, roots[event.author], grown, config=config, labels=labels
@@ -613,11 +617,12 @@ def _tools(recording: Recording, agent: str, *, as_recorded: bool) -> list[Tool]
     What a request declared is all that it had: nothing is added to a request `as_recorded`.
     """
     # what it had is known; without it, calls tell what there was
-    if as_recorded and recording.declared:
+    if as_recorded and recording.declared and not recording.agent_tools:
         return [*recording.declared]
-    declared = {tool.name for tool in recording.tools}
+    own = recording.tools_of((agent,))
+    declared = {tool.name for tool in own}
     called = _tools_called(recording.session, agent)
-    return [*recording.tools, *(tool for tool in called if tool.name not in declared)]
+    return [*own, *(tool for tool in called if tool.name not in declared)]
 
 
 def _tools_called(session: Session, agent: str) -> list[Tool]:

@@ -96,7 +96,7 @@ const describe = (f, names) =>
   `${f.number}. ${names.get(laneOf(f))}: ${number(f.tokens)} tokens, ${number(f.cached)} cached, ${cost(f.cost, f.money)}`
   + (f.calls.length ? `; calls ${f.calls.map((c) => c.name).join(", ")}` : "") + (f.error ? `; failed: ${f.error}` : "");
 
-const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) !== f.agent && html` <span class="dim">${f.scope ? "called as a tool" : `in ${f.branch}`}</span>`}${f.seconds > 0.05 && html` <span class="dim">${f.seconds.toFixed(1)} s</span>`}
+const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) !== f.agent && html` <span class="dim">${f.scope ? (/^conversation \d+$/.test(f.scope) ? "in a conversation of its own" : "called as a tool") : `in ${f.branch}`}</span>`}${f.seconds > 0.05 && html` <span class="dim">${f.seconds.toFixed(1)} s</span>`}
   ${f.problem ? html` <span class="red">the request cannot be rebuilt: ${f.problem}</span>` : html` · ${many(f.tokens, "token")}, <span class="green">${number(f.cached)} cached</span>, ${cost(f.cost, f.money)}`}
   ${f.reported && f.reported.prompt && (f.reported.prompt !== f.tokens || (f.reported.cached || 0) !== f.cached) && html` <span class="dim">· the provider counted ${number(f.reported.prompt)} tokens, ${number(f.reported.cached || 0)} cached</span>`}
   ${ghost && ghost.tokens !== f.tokens && html` <span class="dim">· plain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}</span>`}
