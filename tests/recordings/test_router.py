@@ -244,3 +244,28 @@ def test_conversations_that_share_a_trace_and_no_names_stay_apart() -> None:
     recordings = traced.read()
     assert sorted(len(lanes_of(one)) for one in recordings) == [1, 1, 3]
     assert {scope for one in recordings for _, scope in lanes_of(one)} == {""}
+
+
+def test_an_agent_of_langgraph_is_called_as_its_graph_is() -> None:
+    traced = Traced()
+
+    def graph(name: str, parent: str, inside: str = "") -> str:
+        """The span of a graph, and in it that of the node which asks its model."""
+        of_node = {"ls_integration": "langgraph", "langgraph_node": inside}
+        own = traced.span(name, parent, metadata=json.dumps(of_node))
+        node = {"ls_integration": "langgraph", "langgraph_node": "agent"}
+        kinds = {"openinference__span__kind": "AGENT", "metadata": json.dumps(node)}
+        return traced.span("agent", own, **kinds)
+
+    node = graph("router", "")
+    router = traced.lines[0]["context"]["span_id"]
+    said = [say("system", "You route."), say("user", "Oslo")]
+    traced.ask(said, say("assistant", "flights"), node)
+    # a graph that is a node of another one, and one that a tool calls
+    task = [say("system", "You fly."), say("user", "Fly to Oslo.")]
+    traced.ask(task, say("assistant", "WF 1"), graph("flights", router, inside="flights"))
+    task = [say("system", "You quote."), say("user", "Quote Oslo.")]
+    traced.ask(task, say("assistant", "10"), graph("billing", router, inside="tools"))
+    (recording,) = traced.read()
+    flights, billing = ("flights", "conversation 2"), ("billing", "conversation 3")
+    assert lanes_of(recording) == [("router", ""), flights, billing]

@@ -150,8 +150,10 @@ from weft.recordings.shelf import LARGE, Shelf
 from weft.recordings.spans import (
     FLAVOURS,
     NOT_CAPTURED,
+    GraphSpan,
     agent_of_span,
     expand_span,
+    graph_of_span,
     has_words,
     is_spans,
     list_spans,
@@ -780,6 +782,8 @@ class _Values:
         """Tools that ran in spans; code may have called them, and then an answer has the name."""
         self.agents: dict[str, tuple[str, str]] = {}
         """The agent that a span names, if any, and the span around it."""
+        self.graphs: dict[str, GraphSpan] = {}
+        """Spans of LangGraph."""
         self.repeated: set[str] = set()
         """The steps of a trace that are around a call, and have its words once more."""
         self.stem = Path(name).name.partition(".")[0] or name
@@ -981,6 +985,7 @@ class _Values:
         """The calls with the agent that made them: the span around one may come after it."""
         if not self.agents or not recording.exchanges:
             return recording
+        self._name_graphs()
 
         def name_agent(exchange: ExchangeRecord) -> ExchangeRecord:
             agent, around = exchange.agent, exchange.parent
@@ -991,6 +996,17 @@ class _Values:
             return replace(exchange, agent=agent)
 
         return recording._replace(exchanges=tuple(map(name_agent, recording.exchanges)))
+
+    def _name_graphs(self) -> None:
+        """Name the agents that are graphs: a graph is what is around a node."""
+        around = {id: self.agents[id][1] for id, span in self.graphs.items() if span.node}
+        named = {id for id in around.values() if id in self.graphs and self.graphs[id].agent}
+        for id, graph in around.items():
+            if graph in named and id not in named:
+                self.agents[id] = ("", graph)
+        for id in named:  # a graph may be a node of another one
+            self.agents[id] = (self.graphs[id].agent, self.agents[id][1])
+        self.graphs = {}
 
     def require_some(
         self, recordings: Iterable[Recording], errors: Sequence[SessionError]
@@ -1192,6 +1208,9 @@ class _Values:
             place = f"{where}: span {span.id or number}"
             flavour, kind, row = row_of_span(span)
             self.agents[span.id] = (agent_of_span(span), span.parent)
+            graph = graph_of_span(span)
+            if graph is not None:
+                self.graphs[span.id] = graph
             if kind == "model" and not has_words(row):
                 self.skipped.add("call of a model", NOT_CAPTURED, place)
             elif kind == "model":

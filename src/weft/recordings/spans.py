@@ -333,7 +333,34 @@ def agent_of_span(span: Span) -> str:
         named = own.get("name")
     if not named and text_at(span.attributes, "openinference.span.kind").upper() == "AGENT":
         named = span.name
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", _text_of(named)).strip("_")[:64]
+    return _spell_agent(_text_of(named))
+
+
+class GraphSpan(NamedTuple):
+    """A span of LangGraph: the graph it is, or the node in one."""
+
+    node: str
+    """The name of the node, if it is one."""
+    agent: str
+    """What the graph is called, as a name that agents of ours may have; empty for none."""
+
+
+def graph_of_span(span: Span) -> GraphSpan | None:
+    """What a span of LangGraph is; None for any other.
+
+    Its exporter calls a node that asks a model an agent, and the name of the agent is the graph's.
+    """
+    metadata = object_in(parse_value(span.attributes.get("metadata")))
+    if not str(metadata.get("ls_integration", "")).startswith("langgraph"):
+        return None
+    node = text_at(metadata, "langgraph_node")
+    is_named = span.name not in ("", "LangGraph")
+    return GraphSpan(node if node == span.name else "", _spell_agent(span.name) if is_named else "")
+
+
+def _spell_agent(text: str) -> str:
+    """A name as agents of ours may have it."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:64]
     return f"{name}_agent" if name == "user" or name[:1].isdigit() else name
 
 
