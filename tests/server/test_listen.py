@@ -242,6 +242,30 @@ def test_a_conversation_that_is_named_late_takes_what_came_before() -> None:
         assert (row["id"], row["steps"]) == ("c9", 2)
 
 
+def test_a_page_stays_with_an_agent_whose_router_comes_late() -> None:
+    def of_agent(agent: str, conversation: str) -> dict[str, str]:
+        return {"gen_ai.agent.name": agent, "gen_ai.conversation.id": conversation}
+
+    flights = span(2, [("user", "Fly to Oslo.")], "WF 1", attributes=of_agent("flights", "c2"))
+    billing = span(3, [("user", "Quote Oslo.")], "10", attributes=of_agent("billing", "c3"))
+    router = span(1, [("user", "A trip")], "Soon.", attributes=of_agent("router", "c1"))
+    keys: list[str] = []
+    with listen() as live:
+        # each agent's run has an id of its own, and the router's span ends last
+        for count, one in enumerate((flights, billing, router), 1):
+            post(live, [one])
+            (row,) = get(live, "sessions")
+            keys.append(row["key"])
+            for key in keys:  # a page may show it since then
+                frames = get(live, "film", session=key)["frames"]
+                assert len(frames) == count
+                assert len({frame["agent"] for frame in frames}) == count
+        assert [frame["agent"] for frame in frames] == ["router", "flights", "billing"]
+        post(live, [flights, router])  # twice
+        assert len(get(live, "film", session=keys[0])["frames"]) == 3
+    assert len({*keys}) == 3
+
+
 def test_events_that_are_sent_as_logs_belong_to_their_span() -> None:
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValueList

@@ -162,6 +162,9 @@ class RecordedSessions:
         """A row for each recording, in the order of the file."""
         return await self._counts.fill(self.list_rows(search))
 
+    def __len__(self) -> int:
+        return len(self._recordings)
+
     def list_rows(self, search: str = "") -> list[JsonObject]:
         """The rows of the list, some of which wait to be counted."""
         rows: list[JsonObject] = []
