@@ -23,8 +23,8 @@ from weft.content import (
     result_part,
     to_content,
 )
-from weft.dialects.wire import object_in
-from weft.errors import DeclarationError, UsageError
+from weft.dialects.wire import object_in, objects_in
+from weft.errors import DeclarationError, ModelError, UsageError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import PAGE, export
 from weft.inspector.inspection import REHEARSED
@@ -33,7 +33,8 @@ from weft.inspector.sources import StoredSessions, key_text
 from weft.inspector.trust import describe_trust
 from weft.recordings import read_file, recording_of
 from weft.recordings.read import read_recordings
-from weft.replay.steps import compile_before
+from weft.replay.replay import replay, uses_of
+from weft.replay.steps import at_step, compile_before, model_events
 from weft.session import Event, MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, make_session, usage
 from weft.values import JsonObject, compact
@@ -616,3 +617,73 @@ def test_a_recording_with_a_call_that_was_not_counted_has_the_figures_of_the_oth
     reported = object_in(summary["reported"])
     assert (reported["tokens"], reported["cached"], reported["uncounted"]) == (220, 40, 1)
     assert summary["imported"] is True
+
+
+async def test_a_call_that_failed_is_a_step_wherever_steps_are_counted() -> None:
+    script = ["Hello.", ModelError("slow down", code="rate_limited"), "Back again."]
+    model = ScriptedModel([*script, "", ""], name="gpt-5")
+    agent = Agent("bot", model=model, instruction="Be brief.")
+    runner = Runner(agent)
+    for text in ("Hi", "More", "Still there?", "And now?"):
+        await runner.run(text, session_id="s")
+    session = await runner.session(session_id="s")
+    inspection = Inspection(agent, session)
+    film = inspection.film()
+    errors = [frame["error"] for frame in film["frames"]]
+    assert errors[:3] == ["", "rate_limited: slow down", ""]
+    assert errors[3].startswith("empty_response")
+    assert film["session"]["steps"] == len(model.wires) == len(model_events(session)) == 4
+    assert [inspection.request(n).wire for n in (1, 2, 3, 4)] == model.wires
+    assert [line.number for line in inspection.receipt().lines] == [1, 2, 3, 4]
+    for n, wire in enumerate(model.wires, 1):
+        request = at_step(agent, session, n, agent=None, dialect=None, config=RunConfig())
+        assert request.wire == wire
+    # nobody keeps what was refused: the request after it finds what the first one left
+    first, third = inspection.steps[0].request, inspection.steps[2].request
+    assert third is not None
+    assert third.previous is first
+    recording = recording_of(session)
+    trial = replay(recording, C.default(), uses=uses_of(session.events), model="gpt-5")
+    assert trial.requests == 4
+
+
+def test_a_mark_that_moved_is_not_the_first_difference() -> None:
+    mark: JsonObject = {"cache_control": {"type": "ephemeral"}}
+    said: list[JsonObject] = [
+        {"type": "text", "text": f'Part {n}, "cache_control":{{}}.'} for n in (1, 2)
+    ]
+
+    def body(first: JsonObject, second: JsonObject, *more: JsonObject) -> JsonObject:
+        turn: JsonObject = {"role": "user", "content": [first, second, *more]}
+        return {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [turn]}
+
+    def view(*bodies: JsonObject) -> JsonObject:
+        answer: JsonObject = {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Yes."}],
+        }
+        rows = [{"request": one, "response": answer, "time": 1_790_000_000} for one in bodies]
+        data = "\n".join(map(compact, rows)).encode()
+        recordings = [*read_recordings(data, name="log.jsonl")]
+        steps = [one for each in recordings for one in Inspection.of_recording(each).steps]
+        pair = [one.request for one in steps if one.request is not None]
+        assert len(pair) == len(bodies)
+        (recording,) = recordings
+        return RequestView(Inspection.of_recording(recording), len(bodies)).cache_facts()
+
+    question: JsonObject = {"role": "user", "content": "Sure?"}
+    answered: JsonObject = {"role": "assistant", "content": "Yes."}
+    first = body({**said[0], **mark}, said[1])
+    longer = body(said[0], {**said[1], **mark})
+    longer["messages"] = [*objects_in(longer["messages"]), answered, question]
+    facts = view(first, longer)
+    assert facts["mark_moved"] is True
+    # after the mark both say the same, and then there are more turns
+    after, (_, cut) = str(facts["after"]), facts["lead"]
+    assert after[cut:].startswith(',{"role":"assistant"')
+    assert str(facts["before"])[facts["lead"][0] :].startswith("]")
+    plain = view(
+        body(*said), {**longer, "messages": [{"role": "user", "content": said}, answered, question]}
+    )
+    assert plain["mark_moved"] is False

@@ -56,6 +56,7 @@ from weft.replay.steps import (
     StepWalk,
     homes_of,
     is_answer,
+    is_unanswered,
     protect_as,
     speaker_of,
     under_policy,
@@ -150,7 +151,9 @@ class SessionSpending(NamedTuple):
         answers = [
             event
             for event in session.events
-            if is_answer(event) and (recorded is None or event.id in recorded)
+            # an error is counted where the provider billed it
+            if (is_answer(event) or (is_unanswered(event) and event.usage is not None))
+            and (recorded is None or event.id in recorded)
         ]
         for event in answers:
             notes = event.provenance
@@ -878,7 +881,7 @@ def _frame(
         "problem": show.text(step.problem),
         "calls": [{"id": call.id, "name": call.name} for call in event.calls],
         "text": show.text(event.text or "", 200),
-        "error": event.error_code or "",
+        "error": show.text(_error_words(event), 200),
         "reported": reported_usage(event),
     }
     if request is not None:
@@ -936,5 +939,9 @@ def _event_row(index: int, event: Event, show: MaskedTexts) -> JsonObject:
         "text": show.text(event.text or "", 200),
         **label_calls(event, show),
         "state": show.state(event.actions.state_delta),
-        "error": show.text(": ".join(filter(None, (event.error_code, event.error_message))), 400),
+        "error": show.text(_error_words(event), 400),
     }
+
+
+def _error_words(event: Event) -> str:
+    return ": ".join(filter(None, (event.error_code, event.error_message)))

@@ -6,7 +6,7 @@ of it the provider had read before.
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -22,8 +22,10 @@ from weft.declare import Agent, Node
 from weft.declare.tool import Tool
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
+from weft.dialects.caching import MARKS
 from weft.inspector.inspection import CacheCount, Inspection, reported_usage
 from weft.ir import Item, Note
+from weft.late import late_pattern
 from weft.replay.steps import homes_of
 from weft.values import Json, JsonObject
 
@@ -230,10 +232,10 @@ class RequestView:
         }
         if before is not None:
             old = self.inspection.shared.whole_text(before, request.dialect)
-            at = _differs_at(old, self.text)
-            broken = request.prefix_break
+            difference = _compare_texts(old, self.text)
+            broken, at = request.prefix_break, difference.new
             earlier, now = (
-                self._words_around(before, old, at),
+                self._words_around(before, old, difference.old),
                 self._words_around(request, self.text, at),
             )
             answer |= {
@@ -241,6 +243,7 @@ class RequestView:
                 "after": now[0],
                 "lead": [earlier[1], now[1]],
                 "at": at,
+                "mark_moved": difference.mark_moved,
                 "byte": len(self.text[:at].encode(errors="surrogatepass")),
                 "broken": str(broken) if broken is not None else "",
                 "author": str(broken.origin) if broken is not None else "",
@@ -474,6 +477,42 @@ def row_json(row: SentRow, origins: Origins, mask: Mask | None = None) -> JsonOb
             [end, origins.number(piece.origin)] for end, piece in zip(ends, row.pieces, strict=True)
         ],
     }
+
+
+class _TextDifference(NamedTuple):
+    """Where two requests differ, in the text of each.
+
+    A mark says only up to where the provider is to keep the request: it is not compared.
+    """
+
+    old: int
+    new: int
+    mark_moved: bool
+    """Whether a mark stands elsewhere before that."""
+
+
+_CACHE_MARK = late_pattern(rf',"(?:{"|".join(MARKS)})":(?:\{{[^{{}}]*\}}|null)')
+"""A mark in compact JSON; within a text its quotes would be escaped."""
+
+
+def _compare_texts(old: str, new: str) -> _TextDifference:
+    """The first difference of two requests that is not a mark's."""
+    at = _differs_at(old, new)
+    if not any(f'"{mark}"' in text for mark in MARKS for text in (old, new)):
+        return _TextDifference(at, at, mark_moved=False)
+    marks = [[one.span() for one in _CACHE_MARK.finditer(text)] for text in (old, new)]
+    bare = _differs_at(_CACHE_MARK.sub("", old), _CACHE_MARK.sub("", new))
+    places = [_with_marks(bare, spans) for spans in marks]
+    return _TextDifference(places[0], places[1], mark_moved=at < min(places))
+
+
+def _with_marks(at: int, marks: Sequence[tuple[int, int]]) -> int:
+    """A place in a text without its marks as one in the text."""
+    for start, end in marks:
+        if start > at:
+            break
+        at += end - start
+    return at
 
 
 def _differs_at(old: str, new: str) -> int:

@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import msgspec
 
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
+from weft.dialects.stream import AnswerErrors
 from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import find_near
@@ -97,6 +98,7 @@ from weft.recordings.frameworks import (
     read_pydantic_ai,
 )
 from weft.recordings.joining import count_growths, join_calls
+from weft.recordings.lanes import join_agents
 from weft.recordings.providers import (
     LISTS,
     bedrock_model,
@@ -148,8 +150,10 @@ from weft.recordings.shelf import LARGE, Shelf
 from weft.recordings.spans import (
     FLAVOURS,
     NOT_CAPTURED,
+    GraphSpan,
     agent_of_span,
     expand_span,
+    graph_of_span,
     has_words,
     is_spans,
     list_spans,
@@ -778,6 +782,8 @@ class _Values:
         """Tools that ran in spans; code may have called them, and then an answer has the name."""
         self.agents: dict[str, tuple[str, str]] = {}
         """The agent that a span names, if any, and the span around it."""
+        self.graphs: dict[str, GraphSpan] = {}
+        """Spans of LangGraph."""
         self.repeated: set[str] = set()
         """The steps of a trace that are around a call, and have its words once more."""
         self.stem = Path(name).name.partition(".")[0] or name
@@ -968,6 +974,8 @@ class _Values:
             self.ran, self.ran_in_spans = [], []
             lost = require_tools_called(ran, listed, where=self.name, lenient=self.lenient)
             joined = listed
+        if self.agents:
+            joined = join_agents(Shelf(joined) if self.is_large else [*joined], self.agents)
         skipped = self.skipped
         if first is not None:  # they are named with the recordings next to them, once
             self.skipped = Asides()
@@ -977,6 +985,7 @@ class _Values:
         """The calls with the agent that made them: the span around one may come after it."""
         if not self.agents or not recording.exchanges:
             return recording
+        self._name_graphs()
 
         def name_agent(exchange: ExchangeRecord) -> ExchangeRecord:
             agent, around = exchange.agent, exchange.parent
@@ -987,6 +996,17 @@ class _Values:
             return replace(exchange, agent=agent)
 
         return recording._replace(exchanges=tuple(map(name_agent, recording.exchanges)))
+
+    def _name_graphs(self) -> None:
+        """Name the agents that are graphs: a graph is what is around a node."""
+        around = {id: self.agents[id][1] for id, span in self.graphs.items() if span.node}
+        named = {id for id in around.values() if id in self.graphs and self.graphs[id].agent}
+        for id, graph in around.items():
+            if graph in named and id not in named:
+                self.agents[id] = ("", graph)
+        for id in named:  # a graph may be a node of another one
+            self.agents[id] = (self.graphs[id].agent, self.agents[id][1])
+        self.graphs = {}
 
     def require_some(
         self, recordings: Iterable[Recording], errors: Sequence[SessionError]
@@ -1139,7 +1159,9 @@ class _Values:
                 exchange = _exchange_in(raw, request, recording, where, answer=response)
                 recording = recording._replace(
                     call=recording.call._replace(
-                        time=exchange.started or 0.0, record=hash(compact(raw))
+                        time=exchange.started or 0.0,
+                        failed=recording.call.failed or bool(exchange.error and recording.asks),
+                        record=hash(compact(raw)),
                     ),
                     exchanges=(exchange,),
                 )
@@ -1186,6 +1208,9 @@ class _Values:
             place = f"{where}: span {span.id or number}"
             flavour, kind, row = row_of_span(span)
             self.agents[span.id] = (agent_of_span(span), span.parent)
+            graph = graph_of_span(span)
+            if graph is not None:
+                self.graphs[span.id] = graph
             if kind == "model" and not has_words(row):
                 self.skipped.add("call of a model", NOT_CAPTURED, place)
             elif kind == "model":
@@ -1328,9 +1353,14 @@ def _exchange_in(
         source=where,
     )
     status = next((raw[key] for key in ("status", "status_code") if key in raw), None)
+    status = status if isinstance(status, int) else None
     error = raw.get("error")
-    if not error and recording.call is not None and recording.call.failed:
-        error = object_in(exchange.answer).get("error") or "the answer is an error"
+    if recording.call is not None and recording.call.failed:
+        error = error or object_in(exchange.answer).get("error") or "the answer is an error"
+    if isinstance(error, dict) or (not error and recording.asks and (status or 0) >= 400):
+        body: JsonObject = {"error": error} if error else {}
+        failure = AnswerErrors(recording.format).failure(status, body)
+        error = f"{failure.code}: {failure.message}"
     times = [
         next((time for key in keys if (time := seconds(raw.get(key)))), None) for keys in _TIMES
     ]
@@ -1344,7 +1374,7 @@ def _exchange_in(
         started=started,
         first_token=first,
         ended=ended,
-        status=status if isinstance(status, int) else None,
+        status=status,
         error=error if isinstance(error, str) else compact(error) if error else "",
         cost=read_cost(raw) or read_cost(object_in(exchange.answer)),
     )
