@@ -24,6 +24,7 @@ from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
 from weft.inspector.inspection import CacheCount, Inspection, reported_usage
 from weft.ir import Item, Note
+from weft.recordings import BlockSource
 from weft.replay.steps import homes_of
 from weft.values import Json, JsonObject
 
@@ -70,7 +71,7 @@ class RequestView:
 
     def to_json(self, *, raw: bool = True) -> JsonObject:
         """All that the page draws of one request; without `raw`, only its messages."""
-        origins = Origins(self.inspection, sources=self._sources())
+        origins = Origins(self.inspection)
         pointers: dict[str, int] = {}
         traced = [*self.source_map.segments()] if raw else []
         cuts = self._cuts()
@@ -88,14 +89,14 @@ class RequestView:
             "rows": [row_json(row, origins, self.mask) for row in self.report.sent],
             "left_out": [one.to_json(origins) for one in self.left_out()],
             "chains": self.chains(),
-            "origins": origins.to_json(),
+            "origins": origins.to_json(self.sources()),
         }
 
-    def _sources(self) -> dict[tuple[str, int], str]:
-        """In a recording: where the parts of events come from, in words."""
+    def sources(self) -> dict[tuple[str, int], BlockSource]:
+        """In a recording: where the parts of events in this request come from."""
         recorded = [one for one in self.inspection.exchanges if one.number == self.number]
         blocks = recorded[0].blocks if recorded else ()
-        return {(one.event, one.part): str(one.source) for one in blocks if one.event}
+        return {(one.event, one.part): one.source for one in blocks if one.event}
 
     def mask_text(self, text: str) -> str:
         """A text about the request as it may be shown."""
@@ -334,28 +335,24 @@ class Missing(NamedTuple):
 class Origins:
     """The origins of a request, numbered, with where each is written."""
 
-    def __init__(
-        self,
-        inspection: Inspection,
-        numbers: dict[Origin, int] | None = None,
-        sources: Mapping[tuple[str, int], str] | None = None,
-    ) -> None:
-        self._sources = sources or {}
-        self.numbers: dict[Origin, int] = numbers if numbers is not None else {}
+    def __init__(self, inspection: Inspection) -> None:
+        self._numbers: dict[Origin, int] = {}
         self._inspection = inspection
         self._places = declarations_of(inspection)
 
     def number(self, origin: Origin) -> int:
         """The number of an origin."""
-        return self.numbers.setdefault(origin, len(self.numbers))
+        return self._numbers.setdefault(origin, len(self._numbers))
 
-    def to_json(self, first: int = 0) -> list[Json]:
+    def to_json(self, sources: Mapping[tuple[str, int], BlockSource], first: int = 0) -> list[Json]:
         """All of them, or those from one number on, in the order of their numbers."""
-        authors, mask = self._inspection.authors, self._inspection.request_mask
-        listed = (self._one(origin, authors) for origin in islice(self.numbers, first, None))
+        mask = self._inspection.request_mask
+        listed = (self._one(origin, sources) for origin in islice(self._numbers, first, None))
         return [mask.answer(one) if mask is not None else one for one in listed]
 
-    def _one(self, origin: Origin, authors: Mapping[str, str]) -> Json:
+    def _one(self, origin: Origin, sources: Mapping[tuple[str, int], BlockSource]) -> Json:
+        authors = self._inspection.authors
+        source = sources.get((origin.name, max(0, origin.part)))
         return {
             "author": authors.get(origin.name, "") if origin.kind == "event" else "",
             "kind": origin.kind,
@@ -363,7 +360,7 @@ class Origins:
             "agent": origin.agent,
             "part": origin.part,
             "words": str(origin),
-            "source": self._sources.get((origin.name, max(0, origin.part)), ""),
+            "source": str(source) if source is not None else "",
             "place": self._places.of(origin),
         }
 
