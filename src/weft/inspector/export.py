@@ -17,7 +17,7 @@ import msgspec
 from weft.collector import collector_paused
 from weft.compiler.explain import SentTurns, notes_of
 from weft.compiler.prefix import Segment
-from weft.compiler.report import SentRow
+from weft.compiler.report import LeftOutRow, SentRow
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.inspector import questions
 from weft.inspector.answer import LARGEST_MEDIA, describe_answer, read_media
@@ -262,6 +262,8 @@ class _DrawnRequest:
     _packed_origins: _PackedList
     _rows_of_turns: _PackedList
     _texts_of_turns: list[int]
+    _missing: dict[tuple[int, tuple[float, bool]], tuple[LeftOutRow, Json]]
+    _left_out: _PackedList
     _entries: list[tuple[str, list[Json]]]
     _chains: _PackedList
 
@@ -429,13 +431,28 @@ class _DrawnRequest:
             *self._texts_of_turns,
             *map(_text_in, after_turns),
         ]
-        self._left_out = self._number_texts(
-            [one.to_json(self._origins) for one in self._view.left_out()]
-        )
+        self._draw_left_out(before)
         known = before._packed_origins if before is not None else None
         same = len(known.items) if known is not None else 0
-        fresh = self._origins.to_json(self._view.sources(), same)
+        fresh = self._view.describe_origins(self._origins, same)
         self._packed_origins = _PackedList(self._pieces, fresh, known, same)
+
+    def _draw_left_out(self, before: "_DrawnRequest | None") -> None:
+        """What was left out: most of it was also left out of the request before."""
+        rates = self._view.rates.fresh, self._view.rates.money
+        self._missing = before._missing if before is not None else {}
+        rows: list[Json] = []
+        for row in self._view.left_out():
+            known = self._missing.get((id(row), rates))
+            if known is None:
+                (drawn,) = self._number_texts((self._view.describe_left_out(row, self._origins),))
+                known = self._missing[id(row), rates] = row, drawn
+            rows.append(known[1])
+        old = before._left_out.items if before is not None else []
+        both, least = zip(rows, old, strict=False), min(len(rows), len(old))
+        same = next((at for at, (new, past) in enumerate(both) if new is not past), least)
+        known_list = before._left_out if before is not None else None
+        self._left_out = _PackedList(self._pieces, rows[same:], known_list, same)
 
     def _rows(self, rows: Iterable[SentRow]) -> list[Json]:
         return self._number_texts(row_json(row, self._origins, self._view.mask) for row in rows)
@@ -487,7 +504,7 @@ class _DrawnRequest:
             "pointers": self._pointers.numbers,
             "origins": self._packed_origins.numbers,
             "passes": _PackedList(self._pieces, passes).numbers,
-            "left_out": _PackedList(self._pieces, self._left_out).numbers,
+            "left_out": self._left_out.numbers,
             "chains": self._chains.numbers,
         }
         full = {name: numbers for name, numbers in lists.items() if numbers}
@@ -500,7 +517,7 @@ class _DrawnRequest:
             self._view.number,
             _encode_for_script(request),
             _encode_for_script(cache),
-            [*texts, *self._row_texts, *map(_text_in, self._left_out), *self._linked_texts],
+            [*texts, *self._row_texts, *map(_text_in, self._left_out.items), *self._linked_texts],
             [*itertools.chain.from_iterable(full.values()), *ages],
         )
 
