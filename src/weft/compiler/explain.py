@@ -4,9 +4,10 @@ Nothing is recomputed: passes left notes, blocks know their origin, the lowering
 each block stands. Here they are read together.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -342,11 +343,20 @@ def notes_of(compiled: "Compilation") -> Iterator[Note]:
         yield from step.notes
 
 
-NotedRows = dict[int, tuple[Note, AbstractSet[str], list[LeftOutRow]]]
-"""The rows of notes by the id of the note, with those of its events that were sent.
+class NotedRow(NamedTuple):
+    """The rows of a note, with its events, and those of them that were sent.
 
-The note is kept: its id is not given to another.
-"""
+    The note is kept: its id is not given to another.
+    """
+
+    note: Note
+    events: AbstractSet[str]
+    sent: AbstractSet[str]
+    rows: list[LeftOutRow]
+
+
+NotedRows = dict[int, NotedRow]
+"""The rows of notes by the id of the note."""
 
 
 def _note_rows(
@@ -354,12 +364,12 @@ def _note_rows(
 ) -> list[LeftOutRow]:
     """The rows of a note: the same in every request that sends the same of its events."""
     entry = known.get(id(note))
+    if entry is not None and entry.events & sent_events == entry.sent:
+        return entry.rows
     events = {one.origin.name for one in note.before.blocks if one.origin.kind == "event"}
-    sent = events & sent_events
-    if entry is None or entry[1] != sent:
-        rows = _left_out(compiled, note, sent_events)
-        entry = known[id(note)] = (note, sent, rows)
-    return entry[2]
+    rows = _left_out(compiled, note, sent_events)
+    known[id(note)] = NotedRow(note, events, events & sent_events, rows)
+    return rows
 
 
 def _left_out(
@@ -446,14 +456,14 @@ def _passes(compiled: "Compilation", rows: Sequence[list[LeftOutRow]]) -> Iterat
 def _pass_row(name: str, when: str, items: Sequence[list[LeftOutRow]], *, changed: bool) -> PassRow:
     """What one pass did, from the rows of its notes."""
     own = [row for one in items for row in one]
-    counts = {
-        action: sum(one[0].action == action for one in items)
-        for action in ("dropped", "changed", "added", "moved")
-    }
+    counts = Counter([one[0].action for one in items])
     return PassRow(
         name,
         "fresh" if when == "fresh" else "request",
-        **counts,
+        dropped=counts["dropped"],
+        changed=counts["changed"],
+        added=counts["added"],
+        moved=counts["moved"],
         before=sum(row.before for row in own),
         after=sum(row.after for row in own),
         # a pass with rows of its own needs no words
