@@ -97,8 +97,8 @@ function joined(data) {
   const whole = { ...data }, packed = data.packed || [];
   for (const name of packed) whole[name] = data[name].flatMap((n) => parts[n]);
   for (const name of ["segments", "ages"]) if (packed.includes(name)) { let at = 0; whole[name] = whole[name].map(([length, ...rest]) => [(at += length), ...rest]); }
-  if (packed.includes("chains")) whole.chains = Object.fromEntries(whole.chains);
-  if (whole.rows) whole.rows = whole.rows.map((row) => ({ ...row, text: texts[row.text] }));
+  if (packed.includes("chains")) whole.chains = Object.fromEntries(whole.chains.map(([event, links]) => [event, links.map((link) => ({ ...link, before: texts[link.before], after: link.after === null ? null : texts[link.after] }))]));
+  for (const name of ["rows", "left_out"]) if (packed.includes(name)) whole[name] = whole[name].map((row) => ({ ...row, text: texts[row.text] }));
   if (whole.text) whole.text = whole.text.map((n) => texts[n]).join("");
   return whole;
 }
