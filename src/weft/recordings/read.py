@@ -136,6 +136,7 @@ from weft.recordings.runs import (
     is_openhands,
     is_pi,
     is_qwen,
+    openhands_run,
     read_agent_framework,
     read_autogen,
     read_copilot,
@@ -212,9 +213,13 @@ def read_files(
     The error of a file is added to `failed`, if it is given, and stops no other file.
     """
     calls: list[Recording] = []
-    for path in files:
+    for path in _join_events([*files]):
         try:
-            for recording in read_file(path, format=format, lenient=lenient, progress=progress):
+            for recording in (
+                _read_events(path, format=format, lenient=lenient)
+                if isinstance(path, list)
+                else read_file(path, format=format, lenient=lenient, progress=progress)
+            ):
                 if recording.call is None:
                     yield recording
                 else:
@@ -224,6 +229,64 @@ def read_files(
                 raise
             failed.append(error)
     yield from join_calls(calls, of_files=True)
+
+
+_EVENT = re.compile(r"event-\d{5,}-[0-9a-f-]{36}\.json")
+"""What OpenHands calls the files of a conversation, which has one for each event."""
+
+_STATE = "base_state.json"
+
+
+def _home_of(event: Path) -> Path:
+    """The folder of a conversation of OpenHands."""
+    return event.parent.parent if event.parent.name == "events" else event.parent
+
+
+def _join_events(files: Sequence[Path]) -> Iterator[Path | list[Path]]:
+    """The files, where those with the events of one conversation are one list."""
+    homes = {_home_of(path) for path in files if _EVENT.fullmatch(path.name)}
+    rest = [one for one in files if one.name != _STATE or one.parent not in homes]
+    for _, group in itertools.groupby(
+        rest, lambda one: one.parent if _EVENT.fullmatch(one.name) else one
+    ):
+        paths = [*group]
+        yield paths if _EVENT.fullmatch(paths[0].name) else paths[0]
+
+
+def _read_events(
+    paths: Sequence[Path], *, format: str | None, lenient: bool
+) -> Iterator[Recording]:
+    """A conversation of OpenHands: a file for each event, and its state next to them.
+
+    The last file may be torn, since its writer may have been killed.
+    """
+    home, asides = _home_of(paths[0]).resolve(), Asides()
+    state = home / _STATE
+    about = object_in(_read_value(state, asides)) if state.exists() else {}
+    events: list[Json] = []
+    for path in paths:
+        try:
+            events.append(_read_value(path, asides))
+        except SessionError as error:
+            if path is not paths[-1] and not lenient:
+                raise _with_way_on(error) from None
+            asides.add("event that cannot be read", error.message, path.name)
+    values = _Values(home.name, format, lenient=lenient)
+    yield from values.whole(openhands_run(events, about), asides)
+
+
+def _read_value(path: Path, asides: Asides) -> Json:
+    """The value of a file of JSON."""
+    try:
+        return read_json(path.read_bytes(), path.name, asides.add)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> SessionError:
+    return SessionError(
+        f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
+    )
 
 
 def read_file(
@@ -262,9 +325,7 @@ def read_file(
                         return
                     data = plain.read()
     except OSError as error:
-        raise SessionError(
-            f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
-        ) from None
+        raise _unreadable(path, error) from None
     if start == SQLITE:
         yield from read_database(
             path,
