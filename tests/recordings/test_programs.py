@@ -429,3 +429,33 @@ def test_what_openhands_tells_about_a_command_is_part_of_its_result() -> None:
         "[Current working directory: /repo]\n[Python interpreter: /usr/bin/python]\n"
         "[Command finished with exit code 0]"
     }
+
+
+def test_items_of_openai_agents_for_javascript_are_read_in_each_form() -> None:
+    made = {"type": "function_call", "name": "look", "callId": "k1", "arguments": "{}"}
+    back = {"type": "function_call_result", "name": "look", "callId": "k1"}
+    picture = {"type": "image", "image": {"url": "https://example.com/a.png"}}
+    seen = {"type": "input_image", "image": "https://example.com/b.png"}
+    thought = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "content": [{"type": "input_text", "text": "Hm."}],
+    }
+    asked = {"type": "message", "role": "user",
+             "content": [{"type": "input_text", "text": QUESTION}, seen]}  # fmt: skip
+    words: list[Value] = [{"type": "text", "text": "it rains"}, picture]
+    for output in ("it rains", words[0], words):
+        (recording,) = read([asked, thought, made, {**back, "output": output}])
+        assert outline(recording) == [("text", "media"), ("thought", "call"), ("result",)]
+        (result,) = recording.session.events[-1].results
+        assert "it rains" in json.dumps(result.response)
+
+
+def test_thoughts_of_openai_agents_for_python_are_read_under_its_name() -> None:
+    thought = {"type": "reasoning", "id": "rs_1",
+               "summary": [{"type": "summary_text", "text": "Hm."}]}  # fmt: skip
+    made = {"type": "function_call", "name": "look", "call_id": "k1", "arguments": "{}"}
+    back = {"type": "function_call_output", "call_id": "k1", "output": "it rains"}
+    items = json.dumps([*ASKED, thought, made, back]).encode()
+    (recording,) = read_recordings(items, name="f.json", format="openai-agents")
+    assert outline(recording) == [("text",), ("thought", "call"), ("result",)]

@@ -101,8 +101,10 @@ from weft.recordings.providers import (
     LISTS,
     bedrock_model,
     dialect_of_answer,
+    is_agents_items,
     is_bedrock,
     is_converse,
+    read_agents_items,
     read_bedrock,
     read_messages,
     read_plain,
@@ -1537,6 +1539,12 @@ LIST_FORMATS = (
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
     Format("autogen", is_autogen, read_autogen, "messages of AutoGen's teams and agents"),
     Format("agent-framework", is_agent_framework, read_agent_framework, "messages, threads"),
+    Format(
+        "openai-agents",
+        is_agents_items,
+        read_agents_items,
+        "session items, to_input_list(), a history in JavaScript, a SQLiteSession's database",
+    ),
     Format("sharegpt", are_turns, read_turns, "turns with `from` and `value`"),
     Format("cline", is_cline, read_cline, "the messages of a task of Cline or Roo Code"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
@@ -1558,14 +1566,10 @@ LIST_FORMATS = (
 )
 """Forms of lists, in the order in which they are tried: what says most about itself is first."""
 
-_BY_NAME = {
-    **{one.name: one for one in LIST_FORMATS},
-    "openai-agents": next(one for one in LIST_FORMATS if one.name == "openai-responses"),
-}
+_BY_NAME = {one.name: one for one in LIST_FORMATS}
 
 FORMATS: Mapping[str, str] = {
     **{one.name: one.about for one in LIST_FORMATS},
-    "openai-agents": "session items, to_input_list(), or the database of a SQLiteSession",
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",
