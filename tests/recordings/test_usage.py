@@ -189,6 +189,7 @@ WITHOUT = {
     "bedrock.json": "a request without its answer",
     "gemini.json": "a request without its answer",
     "openai-agents.db": "messages alone",
+    "openai-agents-js.json": "messages alone",
     "openai-agents.json": "messages alone",
     "openai-chat.json": "a request without its answer",
     "openai-responses.json": "a request without its answer",

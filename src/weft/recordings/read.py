@@ -103,8 +103,10 @@ from weft.recordings.providers import (
     LISTS,
     bedrock_model,
     dialect_of_answer,
+    is_agents_items,
     is_bedrock,
     is_converse,
+    read_agents_items,
     read_bedrock,
     read_messages,
     read_plain,
@@ -138,6 +140,7 @@ from weft.recordings.runs import (
     is_openhands,
     is_pi,
     is_qwen,
+    openhands_run,
     read_agent_framework,
     read_autogen,
     read_copilot,
@@ -216,9 +219,13 @@ def read_files(
     The error of a file is added to `failed`, if it is given, and stops no other file.
     """
     calls: list[Recording] = []
-    for path in files:
+    for path in _join_events([*files]):
         try:
-            for recording in read_file(path, format=format, lenient=lenient, progress=progress):
+            for recording in (
+                _read_events(path, format=format, lenient=lenient)
+                if isinstance(path, list)
+                else read_file(path, format=format, lenient=lenient, progress=progress)
+            ):
                 if recording.call is None:
                     yield recording
                 else:
@@ -228,6 +235,64 @@ def read_files(
                 raise
             failed.append(error)
     yield from join_calls(calls, of_files=True)
+
+
+_EVENT = re.compile(r"event-\d{5,}-[0-9a-f-]{36}\.json")
+"""What OpenHands calls the files of a conversation, which has one for each event."""
+
+_STATE = "base_state.json"
+
+
+def _home_of(event: Path) -> Path:
+    """The folder of a conversation of OpenHands."""
+    return event.parent.parent if event.parent.name == "events" else event.parent
+
+
+def _join_events(files: Sequence[Path]) -> Iterator[Path | list[Path]]:
+    """The files, where those with the events of one conversation are one list."""
+    homes = {_home_of(path) for path in files if _EVENT.fullmatch(path.name)}
+    rest = [one for one in files if one.name != _STATE or one.parent not in homes]
+    for _, group in itertools.groupby(
+        rest, lambda one: one.parent if _EVENT.fullmatch(one.name) else one
+    ):
+        paths = [*group]
+        yield paths if _EVENT.fullmatch(paths[0].name) else paths[0]
+
+
+def _read_events(
+    paths: Sequence[Path], *, format: str | None, lenient: bool
+) -> Iterator[Recording]:
+    """A conversation of OpenHands: a file for each event, and its state next to them.
+
+    The last file may be torn, since its writer may have been killed.
+    """
+    home, asides = _home_of(paths[0]).resolve(), Asides()
+    state = home / _STATE
+    about = object_in(_read_value(state, asides)) if state.exists() else {}
+    events: list[Json] = []
+    for path in paths:
+        try:
+            events.append(_read_value(path, asides))
+        except SessionError as error:
+            if path is not paths[-1] and not lenient:
+                raise _with_way_on(error) from None
+            asides.add("event that cannot be read", error.message, path.name)
+    values = _Values(home.name, format, lenient=lenient)
+    yield from values.whole(openhands_run(events, about), asides)
+
+
+def _read_value(path: Path, asides: Asides) -> Json:
+    """The value of a file of JSON."""
+    try:
+        return read_json(path.read_bytes(), path.name, asides.add)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> SessionError:
+    return SessionError(
+        f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
+    )
 
 
 def read_file(
@@ -266,9 +331,7 @@ def read_file(
                         return
                     data = plain.read()
     except OSError as error:
-        raise SessionError(
-            f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
-        ) from None
+        raise _unreadable(path, error) from None
     if start == SQLITE:
         yield from read_database(
             path,
@@ -1506,6 +1569,12 @@ LIST_FORMATS = (
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
     Format("autogen", is_autogen, read_autogen, "messages of AutoGen's teams and agents"),
     Format("agent-framework", is_agent_framework, read_agent_framework, "messages, threads"),
+    Format(
+        "openai-agents",
+        is_agents_items,
+        read_agents_items,
+        "session items, to_input_list(), a history in JavaScript, a SQLiteSession's database",
+    ),
     Format("sharegpt", are_turns, read_turns, "turns with `from` and `value`"),
     Format("cline", is_cline, read_cline, "the messages of a task of Cline or Roo Code"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
@@ -1527,14 +1596,10 @@ LIST_FORMATS = (
 )
 """Forms of lists, in the order in which they are tried: what says most about itself is first."""
 
-_BY_NAME = {
-    **{one.name: one for one in LIST_FORMATS},
-    "openai-agents": next(one for one in LIST_FORMATS if one.name == "openai-responses"),
-}
+_BY_NAME = {one.name: one for one in LIST_FORMATS}
 
 FORMATS: Mapping[str, str] = {
     **{one.name: one.about for one in LIST_FORMATS},
-    "openai-agents": "session items, to_input_list(), or the database of a SQLiteSession",
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",

@@ -856,7 +856,7 @@ _COSTS = (
 """What recorders call the US dollars that a call cost, its request and its answer together."""
 
 
-def read_cost(row: JsonObject) -> float | None:
+def read_cost(row: Mapping[str, Json]) -> float | None:
     """The US dollars that a file says a call cost; None where it says nothing, or 0.
 
     A program that does not know the price writes 0, and so does one with a flat rate.
