@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import Rates, cost_of, rates_for
