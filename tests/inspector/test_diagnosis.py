@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.inspector.programs import Shape, ran, shapes
 from tests.inspector.sessions import book_hotel, find_flights, inspected
+from tests.support.linear import check_calls
 from weft import Agent, C, RunConfig, Runner, tool
 from weft.compiler.costs import cost_of
 from weft.content import Blob, Content, Part
@@ -21,7 +23,7 @@ from weft.inspector.sources import find_words
 from weft.inspector.trust import describe_trust
 from weft.inspector.words import MaskedTexts
 from weft.session import Session
-from weft.testing import ScriptedModel, call, usage
+from weft.testing import ScriptedModel, call, make_session, usage
 
 
 def _run(agent: Any, *messages: object) -> Session:
@@ -128,6 +130,31 @@ def test_the_parts_of_the_cost_add_up_to_it_in_every_program(shape: Shape) -> No
     assert ledger.total == pytest.approx(total)
     assert sum(row.cost for row in ledger.parts.values()) == pytest.approx(total)
     assert len(diagnose(inspection)["lines"]) <= 3
+
+
+def test_a_session_four_times_as_long_takes_about_four_times_the_work_to_share_its_cost() -> None:
+    def sharing(turns: int) -> Callable[[], object]:
+        agent = Agent("a", model="claude-opus-5", instruction="Go on. " * 400)
+        said = [
+            (who, f"{who} {n}: " + "Words. " * 20) for n in range(turns) for who in ("user", "a")
+        ]
+        inspection = Inspection(agent, make_session(*said))
+        inspection.film()
+        return lambda: Ledger(inspection.steps)
+
+    check_calls(sharing, 120)
+    whole, apart = sharing(30)(), sharing(30)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("weft.inspector.diagnosis._SeenParts.settled_in", lambda *_: 0)
+        patched.setattr("weft.inspector.diagnosis._SeenParts.settle", lambda *_: None)
+        other = apart()
+    assert isinstance(whole, Ledger)
+    assert isinstance(other, Ledger)
+    assert whole.total == pytest.approx(other.total)
+    for part, row in whole.parts.items():
+        assert row.cost == pytest.approx(other.parts[part].cost)
+        assert row.again == pytest.approx(other.parts[part].again)
+        assert row.steps == other.parts[part].steps
 
 
 def test_an_answer_has_its_calls_their_results_and_its_bill() -> None:

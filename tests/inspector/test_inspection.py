@@ -8,32 +8,36 @@ import random
 import re
 import sys
 import types
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.inspector.sessions import find_flights, inspected, travelled
 from weft import Actions, Agent, C, Policy, RunConfig, Runner
+from weft.compiler.report import SentRow
 from weft.content import (
     Blob,
     Content,
     FunctionCall,
     FunctionResponse,
     Part,
+    call_part,
     result_part,
     to_content,
 )
-from weft.dialects.wire import object_in
-from weft.errors import DeclarationError, UsageError
+from weft.dialects.wire import object_in, objects_in
+from weft.errors import DeclarationError, ModelError, UsageError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import PAGE, export
 from weft.inspector.inspection import REHEARSED
-from weft.inspector.request import RequestView
+from weft.inspector.request import RequestView, row_json
 from weft.inspector.sources import StoredSessions, key_text
 from weft.inspector.trust import describe_trust
 from weft.recordings import read_file, recording_of
 from weft.recordings.read import read_recordings
-from weft.replay.steps import compile_before
+from weft.replay.replay import replay, uses_of
+from weft.replay.steps import at_step, compile_before, model_events
 from weft.session import Event, MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, make_session, usage
 from weft.values import JsonObject, compact
@@ -116,9 +120,9 @@ def test_declarations_are_found_with_file_and_line() -> None:
 
 def test_left_out_says_what_by_which_pass_and_at_what_price() -> None:
     inspection, _ = inspected()
-    rows = RequestView(inspection, 12).left_out()
-    assert any(row.step == "select_window" and "City0" in row.text for row in rows)
-    assert [row.tokens for row in rows] == sorted((row.tokens for row in rows), reverse=True)
+    rows = RequestView(inspection, 12).to_json()["left_out"]
+    assert any(row["pass"] == "select_window" and "City0" in row["text"] for row in rows)
+    assert [row["tokens"] for row in rows] == sorted((row["tokens"] for row in rows), reverse=True)
     chains = RequestView(inspection, 12).chains()
     first = inspection.session.events[0].id
     assert chains[first][0]["after"] is None
@@ -361,7 +365,7 @@ def test_an_export_has_every_request_whole_and_what_they_share_once() -> None:
         view = RequestView(inspection, step.number)
         for name, drawn in (("request", view.to_json()), ("cache", view.cache())):
             packed = data[f"{name}?session=s&step={step.number}"]
-            assert _unpacked(packed, texts, parts) == json.loads(json.dumps(drawn))
+            assert _named(_unpacked(packed, texts, parts)) == _named(json.loads(json.dumps(drawn)))
     assert data["film?session=s"]["notice"] == ""
     half, _ = inspected(turns=20)
     # twice the requests, each twice as long: the file grows with what is new
@@ -397,7 +401,71 @@ def test_an_export_takes_from_the_request_before_only_what_is_the_same(
         view = RequestView(inspection, step.number)
         for name, drawn in (("request", view.to_json()), ("cache", view.cache())):
             packed = data[f"{name}?session=s&step={step.number}"]
-            assert _unpacked(packed, texts, parts) == json.loads(json.dumps(drawn))
+            assert _named(_unpacked(packed, texts, parts)) == _named(json.loads(json.dumps(drawn)))
+
+
+@pytest.mark.parametrize("name", ["claude-code.jsonl", "pydantic-ai.json", "codex.jsonl"])
+def test_an_export_of_a_recording_says_where_its_parts_come_from(name: str) -> None:
+    samples = Path(__file__).parents[1] / "recordings" / "samples"
+    recording, *_ = read_file(samples / name)
+    inspection = Inspection.of_recording(recording)
+    data, texts, parts = _exported(export(inspection, key="s"))
+    for step in inspection.steps:
+        drawn = RequestView(inspection, step.number).to_json()
+        assert any(origin["source"] for origin in drawn["origins"])
+        packed = data[f"request?session=s&step={step.number}"]
+        assert _named(_unpacked(packed, texts, parts)) == _named(json.loads(json.dumps(drawn)))
+
+
+def test_thoughts_that_are_not_sent_are_drawn_once() -> None:
+    def thinking(calls: int) -> Inspection:
+        events = [Event(author="user", invocation_id="i", content=to_content("Go on"))]
+        for n in range(calls):
+            asked = call_part("find_flights", {"city": f"c{n}"}, id=f"c{n}")
+            thought = Part(text=f"Thought {n}: look there.", thought=True)
+            result = result_part("find_flights", {"result": f"Flight {n}"}, id=f"c{n}")
+            for role, *some in (("model", thought, asked), ("user", result)):
+                content = Content(role=role, parts=tuple(some))
+                events.append(Event(author="a", invocation_id="i", content=content))
+        agent = Agent("a", model="claude-opus-5", tools=[find_flights])
+        inspection = Inspection(agent, Session("s", events=events))
+        inspection.film()
+        return inspection
+
+    inspection = thinking(40)
+    data, texts, parts = _exported(export(inspection, key="s"))
+    for number in range(1, 41):
+        drawn = RequestView(inspection, number).to_json()
+        assert sum(one["action"] == "dropped" for one in drawn["left_out"]) == number - 1
+        packed = data[f"request?session=s&step={number}"]
+        assert _named(_unpacked(packed, texts, parts)) == _named(json.loads(json.dumps(drawn)))
+    with pytest.MonkeyPatch.context() as patched:
+        drawn_rows: list[str] = []
+
+        def counted(row: SentRow, *args: object) -> JsonObject:
+            drawn_rows.append(row.text)
+            return row_json(row, *args)
+
+        patched.setattr("weft.inspector.export.row_json", counted)
+        export(inspection, key="s")
+    most = max(Counter(text for text in drawn_rows if text.startswith("Thought")).values())
+    assert most <= 3, "a request draws again what the one before it had"
+
+
+def test_a_text_that_is_left_out_stands_once_in_an_export() -> None:
+    inspection, _ = inspected(turns=40)
+    _, texts, parts = _exported(export(inspection, key="s"))
+    assert len(texts) == len({*texts})
+    spelled = json.dumps(parts)
+    left_out = {
+        row["text"]
+        for number in range(1, len(inspection.steps) + 1)
+        for row in RequestView(inspection, number).to_json()["left_out"]
+        if len(row["text"]) > 80
+    }
+    assert left_out
+    assert left_out <= {*texts}
+    assert not [text for text in left_out if json.dumps(text) in spelled]
 
 
 @pytest.mark.parametrize("name", ["claude-code.jsonl", "pydantic-ai.json", "codex.jsonl"])
@@ -470,11 +538,34 @@ def _unpacked(answer, texts, parts):
         ends = itertools.accumulate(length for length, *_ in whole[name])
         whole[name] = [[end, *rest] for end, (_, *rest) in zip(ends, whole[name], strict=True)]
     if "chains" in answer["packed"]:
-        whole["chains"] = dict(whole["chains"])
-    if "rows" in answer["packed"]:
-        whole["rows"] = [{**row, "text": texts[row["text"]]} for row in whole["rows"]]
+        whole["chains"] = {
+            event: [
+                {**link, "before": texts[link["before"]]}
+                | ({"after": texts[link["after"]]} if link["after"] is not None else {})
+                for link in links
+            ]
+            for event, links in whole["chains"]
+        }
+    for name in {"rows", "left_out"} & {*answer["packed"]}:
+        whole[name] = [{**row, "text": texts[row["text"]]} for row in whole[name]]
     if "text" in answer["packed"]:
         whole["text"] = "".join(texts[number] for number in whole["text"])
+    return whole
+
+
+def _named(answer):
+    """A request with its origins and pointers in the place of their numbers."""
+    if "origins" not in answer:
+        return answer
+    whole = {**answer}
+    origins, pointers = whole.pop("origins"), whole.pop("pointers")
+    whole["segments"] = [
+        [end, origins[origin], pointers[pointer]] for end, origin, pointer in whole["segments"]
+    ]
+    for name in ("rows", "left_out"):
+        whole[name] = [{**row, "origin": origins[row["origin"]]} for row in whole[name]]
+    for row in whole["rows"]:
+        row["pieces"] = [[end, origins[origin]] for end, origin in row["pieces"]]
     return whole
 
 
@@ -616,3 +707,73 @@ def test_a_recording_with_a_call_that_was_not_counted_has_the_figures_of_the_oth
     reported = object_in(summary["reported"])
     assert (reported["tokens"], reported["cached"], reported["uncounted"]) == (220, 40, 1)
     assert summary["imported"] is True
+
+
+async def test_a_call_that_failed_is_a_step_wherever_steps_are_counted() -> None:
+    script = ["Hello.", ModelError("slow down", code="rate_limited"), "Back again."]
+    model = ScriptedModel([*script, "", ""], name="gpt-5")
+    agent = Agent("bot", model=model, instruction="Be brief.")
+    runner = Runner(agent)
+    for text in ("Hi", "More", "Still there?", "And now?"):
+        await runner.run(text, session_id="s")
+    session = await runner.session(session_id="s")
+    inspection = Inspection(agent, session)
+    film = inspection.film()
+    errors = [frame["error"] for frame in film["frames"]]
+    assert errors[:3] == ["", "rate_limited: slow down", ""]
+    assert errors[3].startswith("empty_response")
+    assert film["session"]["steps"] == len(model.wires) == len(model_events(session)) == 4
+    assert [inspection.request(n).wire for n in (1, 2, 3, 4)] == model.wires
+    assert [line.number for line in inspection.receipt().lines] == [1, 2, 3, 4]
+    for n, wire in enumerate(model.wires, 1):
+        request = at_step(agent, session, n, agent=None, dialect=None, config=RunConfig())
+        assert request.wire == wire
+    # nobody keeps what was refused: the request after it finds what the first one left
+    first, third = inspection.steps[0].request, inspection.steps[2].request
+    assert third is not None
+    assert third.previous is first
+    recording = recording_of(session)
+    trial = replay(recording, C.default(), uses=uses_of(session.events), model="gpt-5")
+    assert trial.requests == 4
+
+
+def test_a_mark_that_moved_is_not_the_first_difference() -> None:
+    mark: JsonObject = {"cache_control": {"type": "ephemeral"}}
+    said: list[JsonObject] = [
+        {"type": "text", "text": f'Part {n}, "cache_control":{{}}.'} for n in (1, 2)
+    ]
+
+    def body(first: JsonObject, second: JsonObject, *more: JsonObject) -> JsonObject:
+        turn: JsonObject = {"role": "user", "content": [first, second, *more]}
+        return {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [turn]}
+
+    def view(*bodies: JsonObject) -> JsonObject:
+        answer: JsonObject = {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Yes."}],
+        }
+        rows = [{"request": one, "response": answer, "time": 1_790_000_000} for one in bodies]
+        data = "\n".join(map(compact, rows)).encode()
+        recordings = [*read_recordings(data, name="log.jsonl")]
+        steps = [one for each in recordings for one in Inspection.of_recording(each).steps]
+        pair = [one.request for one in steps if one.request is not None]
+        assert len(pair) == len(bodies)
+        (recording,) = recordings
+        return RequestView(Inspection.of_recording(recording), len(bodies)).cache_facts()
+
+    question: JsonObject = {"role": "user", "content": "Sure?"}
+    answered: JsonObject = {"role": "assistant", "content": "Yes."}
+    first = body({**said[0], **mark}, said[1])
+    longer = body(said[0], {**said[1], **mark})
+    longer["messages"] = [*objects_in(longer["messages"]), answered, question]
+    facts = view(first, longer)
+    assert facts["mark_moved"] is True
+    # after the mark both say the same, and then there are more turns
+    after, (_, cut) = str(facts["after"]), facts["lead"]
+    assert after[cut:].startswith(',{"role":"assistant"')
+    assert str(facts["before"])[facts["lead"][0] :].startswith("]")
+    plain = view(
+        body(*said), {**longer, "messages": [{"role": "user", "content": said}, answered, question]}
+    )
+    assert plain["mark_moved"] is False

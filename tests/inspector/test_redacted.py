@@ -6,7 +6,7 @@ import pytest
 
 import weft
 from tests.inspector.secrets import PLANTED, guarded_agent, leaks, open_agent, talked
-from tests.inspector.test_inspection import _exported, _unpacked
+from tests.inspector.test_inspection import _exported, _named, _unpacked
 from weft import Agent, C, Sequence, Session
 from weft.compiler.mask import rules_of
 from weft.declare.policy_parts import Redact
@@ -142,7 +142,8 @@ def test_an_export_hides_what_an_agent_was_sent_that_has_no_rule(model: str) -> 
         view = RequestView(shown, step.number)
         for name, drawn in (("request", view.to_json()), ("cache", view.cache())):
             packed = data[f"{name}?session=s&step={step.number}"]
-            assert _unpacked(packed, texts, parts) == json.loads(json.dumps(drawn)), name
+            whole = _unpacked(packed, texts, parts)
+            assert _named(whole) == _named(json.loads(json.dumps(drawn))), name
         drawn = view.to_json()
         json.loads(drawn["text"])
         ends = [end for end, _, _ in drawn["segments"]]

@@ -385,6 +385,24 @@ def openai_agents_trace(talk: list[Said]) -> JsonObject:
             "ended_at": TIME, "span_data": data}  # fmt: skip
 
 
+def openai_agents_js(talk: list[Said]) -> list[Json]:
+    """A history of openai-agents for JavaScript."""
+    items: list[Json] = []
+    for one in talk:
+        item: JsonObject = {"callId": one.id, "name": "look", "status": "completed"}
+        if one.who == "call":
+            arguments = json.dumps({"q": one.text})
+            item = {**item, "type": "function_call", "id": "fc_1", "arguments": arguments}
+        elif one.who == "result":
+            output = {"type": "text", "text": one.text}
+            item = {**item, "type": "function_call_result", "output": output}
+        else:
+            role = "user" if one.who == "user" else "assistant"
+            item = {"type": "message", "role": role, "content": one.text}
+        items.append(item)
+    return items
+
+
 def ai_sdk(talk: list[Said]) -> JsonObject:
     """A span of Vercel's, with its messages as JSON."""
     messages: list[Json] = []
@@ -502,6 +520,7 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "logfire": logfire,
     "mini-swe-agent": mini_swe,
     "mlflow": mlflow,
+    "openai-agents js": openai_agents_js,
     "openai-agents trace": openai_agents_trace,
     "openhands": openhands,
     "openhands call": openhands_call,

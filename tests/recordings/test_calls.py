@@ -323,3 +323,40 @@ def test_conversations_that_are_no_calls_stay_apart() -> None:
     talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
     data = "\n".join(json.dumps({"messages": talk}) for _ in range(3)).encode()
     assert len([*read_recordings(data, name="runs.jsonl")]) == 3
+
+
+def test_a_call_that_failed_does_not_part_the_conversation_it_was_made_in() -> None:
+    said: list[Json] = []
+    lines: list[Json] = []
+
+    def ask(text: str, response: Json, status: int) -> None:
+        request: JsonObject = {"model": "gpt-5", "messages": [*said, user(text)]}
+        row: JsonObject = {"request": request, "response": response, "status": status}
+        lines.append({**row, "time": 1_790_000_000 + len(lines)})
+
+    def user(text: str) -> JsonObject:
+        return {"role": "user", "content": text}
+
+    for number, text in enumerate(("One?", "Two?", "Three?")):
+        if number:  # the program drops what was refused, and asks something else
+            ask(f"Refused {number}?", {"error": {"message": "wait", "code": "overloaded"}}, 503)
+            ask(f"Lost {number}?", None, 500)
+        answer: JsonObject = {"role": "assistant", "content": f"Answer {number}."}
+        choice: JsonObject = {"index": 0, "message": answer}
+        ask(text, {"id": f"r{number}", "choices": [choice]}, 200)
+        said += [user(text), answer]
+    data = "\n".join(json.dumps(line) for line in lines).encode()
+    (recording,) = read_recordings(data, name="log.jsonl")
+    inspection = Inspection.of_recording(recording)
+    frames = inspection.film()["frames"]
+    words = ["", "overloaded: wait", "overloaded: the provider answered with status 500", ""]
+    assert [one["error"] for one in frames] == [*words, *words[1:]]
+    for number, line in enumerate(lines, 1):
+        assert inspection.request(number).wire == line["request"]
+    told = [event.text or event.error_code for event in inspection.session.events]
+    assert told == [
+        *("One?", "Answer 0.", "Refused 1?", words[1], "Lost 1?", words[2], "Two?", "Answer 1."),
+        *("Refused 2?", words[1], "Lost 2?", words[2], "Three?", "Answer 2."),
+    ]
+    # what a provider keeps is the request before that was answered
+    assert inspection.request(4).previous is inspection.request(1)

@@ -381,3 +381,81 @@ def test_the_database_of_opencode_has_its_sessions(tmp_path: Path) -> None:
     assert (first.id, second.id, first.format) == ("ses_1", "ses_2", "opencode")
     assert outline(first) == outline(second) == TALK
     assert count(first) == [(100, 6, 40), (100, 6, 40)]
+
+
+def test_the_end_of_a_run_of_mini_swe_agent_is_set_aside() -> None:
+    # version 2.4.6 appends how the run ended, in the role `exit`
+    answered = {**CALLED, "extra": {"response": {"usage": {"prompt_tokens": 9}}, "timestamp": 1.0}}
+    over = {"role": "exit", "content": "", "extra": {"exit_status": "Submitted", "submission": ""}}
+    run = {
+        "trajectory_format": "mini-swe-agent-1.1",
+        "info": {"exit_status": "Submitted", "mini_version": "2.4.6"},
+        "messages": [*ASKED, answered, BACK, over],
+    }
+    (recording,) = read(run)
+    assert outline(recording) == TALK[:3]
+    assert [(one.what, one.places) for one in recording.aside] == [
+        ("message `exit`", ("f.json:1: messages[3]",))
+    ]
+
+
+def test_what_openhands_tells_about_a_command_is_part_of_its_result() -> None:
+    about = {
+        "prefix": "",
+        "suffix": "\n[The command completed with exit code 0.]",
+        "working_dir": "/repo",
+        "py_interpreter_path": "/usr/bin/python",
+        "exit_code": 0,
+    }
+    seen = {"content": [{"type": "text", "text": "it rains"}], "metadata": about}
+    event = {"timestamp": "2026-11-19T20:00:00", "source": "agent"}
+    call = {"id": "k1", "name": "look", "arguments": '{"q": "x"}'}
+    message = {"role": "user", "content": [{"type": "text", "text": QUESTION}]}
+    history = [
+        {**event, "id": "1", "source": "user", "llm_message": message, "kind": "MessageEvent"},
+        {**event, "id": "2", "tool_name": "look", "tool_call_id": "k1", "tool_call": call,
+         "llm_response_id": "r1", "kind": "ActionEvent"},
+        {**event, "id": "3", "tool_name": "look", "tool_call_id": "k1", "observation": seen,
+         "kind": "ObservationEvent"},
+    ]  # fmt: skip
+    usage = {"prompt_tokens": 100, "completion_tokens": 5, "cache_read_tokens": 60}
+    metrics = {"token_usages": [{**usage, "response_id": "r1"}]}
+    (recording,) = read({"instance_id": "i", "history": history, "metrics": metrics})
+    assert outline(recording) == TALK[:3]
+    assert count(recording) == [(100, 5, 60)]
+    (result,) = recording.session.events[-1].results
+    assert result.response == {
+        "result": "it rains\n[The command completed with exit code 0.]\n"
+        "[Current working directory: /repo]\n[Python interpreter: /usr/bin/python]\n"
+        "[Command finished with exit code 0]"
+    }
+
+
+def test_items_of_openai_agents_for_javascript_are_read_in_each_form() -> None:
+    made = {"type": "function_call", "name": "look", "callId": "k1", "arguments": "{}"}
+    back = {"type": "function_call_result", "name": "look", "callId": "k1"}
+    picture = {"type": "image", "image": {"url": "https://example.com/a.png"}}
+    seen = {"type": "input_image", "image": "https://example.com/b.png"}
+    thought = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "content": [{"type": "input_text", "text": "Hm."}],
+    }
+    asked = {"type": "message", "role": "user",
+             "content": [{"type": "input_text", "text": QUESTION}, seen]}  # fmt: skip
+    words: list[Value] = [{"type": "text", "text": "it rains"}, picture]
+    for output in ("it rains", words[0], words):
+        (recording,) = read([asked, thought, made, {**back, "output": output}])
+        assert outline(recording) == [("text", "media"), ("thought", "call"), ("result",)]
+        (result,) = recording.session.events[-1].results
+        assert "it rains" in json.dumps(result.response)
+
+
+def test_thoughts_of_openai_agents_for_python_are_read_under_its_name() -> None:
+    thought = {"type": "reasoning", "id": "rs_1",
+               "summary": [{"type": "summary_text", "text": "Hm."}]}  # fmt: skip
+    made = {"type": "function_call", "name": "look", "call_id": "k1", "arguments": "{}"}
+    back = {"type": "function_call_output", "call_id": "k1", "output": "it rains"}
+    items = json.dumps([*ASKED, thought, made, back]).encode()
+    (recording,) = read_recordings(items, name="f.json", format="openai-agents")
+    assert outline(recording) == [("text",), ("thought", "call"), ("result",)]

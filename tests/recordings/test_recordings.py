@@ -75,6 +75,9 @@ EXPECTED = [
     ("pydantic-ai.json", "pydantic-ai", CHAT, "pydantic-ai.request.json", []),
     ("openai-agents.json", "openai-responses", RESPONSES, "openai-agents.request.json", []),
     ("openai-agents.db", "openai-responses", RESPONSES, "openai-agents.request.json", []),
+    # written by @openai/agents 0.20.0, which says that a result is completed
+    ("openai-agents-js.json", "openai-responses", RESPONSES, "openai-agents-js.request.json",
+     ["/input/3/status", "/input/6/status", "/input/8/content/0/annotations"]),
     ("adk-events.json", "adk", GEMINI, "adk.request.json", []),
     ("adk.db", "adk", GEMINI, "adk.request.json", []),
     ("adk-v0.db", "adk", GEMINI, "adk.request.json", []),

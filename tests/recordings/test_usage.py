@@ -189,6 +189,7 @@ WITHOUT = {
     "bedrock.json": "a request without its answer",
     "gemini.json": "a request without its answer",
     "openai-agents.db": "messages alone",
+    "openai-agents-js.json": "messages alone",
     "openai-agents.json": "messages alone",
     "openai-chat.json": "a request without its answer",
     "openai-responses.json": "a request without its answer",
@@ -387,6 +388,43 @@ def state_in_trace(log: Value, cost: float) -> Value:
 
 PLAIN_USAGE = {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050}
 
+
+def state_in_span(**attributes: Value) -> Value:
+    """As exporters of spans do; `COST` stands for the cost, and may stand inside of JSON."""
+
+    def state(log: Value, cost: float) -> Value:
+        told = log["response"]["choices"][0]["message"]
+        stated = {
+            name.replace("__", "."): cost if one == "COST" else one.replace("COST", str(cost))
+            for name, one in attributes.items()
+        }
+        said: Value = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": log["request"]["model"],
+            "gen_ai.input.messages": json.dumps(log["request"]["messages"]),
+            "gen_ai.output.messages": json.dumps([told]),
+            "gen_ai.usage.input_tokens": 1000,
+            "gen_ai.usage.output_tokens": 50,
+        }
+        if "llm.cost.total" in stated:
+            said = {
+                "openinference.span.kind": "LLM",
+                "llm.model_name": log["request"]["model"],
+                "llm.input_messages.0.message.role": "user",
+                "llm.input_messages.0.message.content": "Hello.",
+                "llm.output_messages.0.message.role": "assistant",
+                "llm.output_messages.0.message.content": told["content"],
+                "llm.token_count.prompt": 1000,
+                "llm.token_count.completion": 50,
+            }
+        ids = {"trace_id": "t", "span_id": "s"}
+        return {"name": "chat", "context": ids, "attributes": {**said, **stated}}
+
+    return state
+
+
+CHAT_BILL = (chat_log("gpt-4o", PLAIN_USAGE), Bill(1000, 0, 0, 50))
+
 STATED: dict[str, tuple[Value, Value, Bill]] = {
     "LiteLLM": (state_in_row, chat_log("gpt-4o", PLAIN_USAGE), Bill(1000, 0, 0, 50)),
     "OpenRouter": (state_in_usage, chat_log("gpt-4o", PLAIN_USAGE), Bill(1000, 0, 0, 50)),
@@ -396,6 +434,14 @@ STATED: dict[str, tuple[Value, Value, Bill]] = {
         claude_log("claude-sonnet-4-5", {"input_tokens": 1000, "output_tokens": 50}),
         Bill(1000, 0, 0, 50),
     ),
+    "OpenLIT": (state_in_span(gen_ai__usage__cost="COST"), *CHAT_BILL),
+    "OpenInference": (state_in_span(llm__cost__total="COST"), *CHAT_BILL),
+    "Logfire": (state_in_span(operation__cost="COST"), *CHAT_BILL),
+    "Langfuse's spans": (
+        state_in_span(langfuse__observation__cost_details='{"input": COST, "output": 0}'),
+        *CHAT_BILL,
+    ),
+    "MLflow": (state_in_span(mlflow__llm__cost='{"total_cost": COST}'), *CHAT_BILL),
 }
 
 

@@ -242,6 +242,30 @@ def test_a_conversation_that_is_named_late_takes_what_came_before() -> None:
         assert (row["id"], row["steps"]) == ("c9", 2)
 
 
+def test_a_page_stays_with_an_agent_whose_router_comes_late() -> None:
+    def of_agent(agent: str, conversation: str) -> dict[str, str]:
+        return {"gen_ai.agent.name": agent, "gen_ai.conversation.id": conversation}
+
+    flights = span(2, [("user", "Fly to Oslo.")], "WF 1", attributes=of_agent("flights", "c2"))
+    billing = span(3, [("user", "Quote Oslo.")], "10", attributes=of_agent("billing", "c3"))
+    router = span(1, [("user", "A trip")], "Soon.", attributes=of_agent("router", "c1"))
+    keys: list[str] = []
+    with listen() as live:
+        # each agent's run has an id of its own, and the router's span ends last
+        for count, one in enumerate((flights, billing, router), 1):
+            post(live, [one])
+            (row,) = get(live, "sessions")
+            keys.append(row["key"])
+            for key in keys:  # a page may show it since then
+                frames = get(live, "film", session=key)["frames"]
+                assert len(frames) == count
+                assert len({frame["agent"] for frame in frames}) == count
+        assert [frame["agent"] for frame in frames] == ["router", "flights", "billing"]
+        post(live, [flights, router])  # twice
+        assert len(get(live, "film", session=keys[0])["frames"]) == 3
+    assert len({*keys}) == 3
+
+
 def test_events_that_are_sent_as_logs_belong_to_their_span() -> None:
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue, KeyValueList
@@ -395,6 +419,32 @@ def test_a_page_grows_while_spans_arrive(browser: Any) -> None:
         page.locator("[data-testid=step]", has_text="/ 3").wait_for()
         if os.environ.get("WEFT_PICTURES"):
             page.screenshot(path=str(Path(os.environ["WEFT_PICTURES"]) / "listen.png"))
+
+
+@needs_browser
+def test_who_looks_at_an_earlier_call_stays_there_and_is_told_of_new_ones(browser: Any) -> None:
+    spans = talk_of(6)
+    with listen() as live, watched(browser) as page:
+        page.goto(f"{live.url}/weft/?token={live.token}")
+        post(live, spans[:2])
+        page.locator("tr.pick").click()
+        step, arrivals = page.locator("[data-testid=step]"), page.locator("[data-testid=arrivals]")
+        page.locator("[data-testid=step]", has_text="2 / 2").wait_for()
+        page.keyboard.press("Home")
+        page.focus("[data-find]")
+        post(live, spans[2:4])
+        page.locator("[data-testid=arrivals]", has_text="2 new").wait_for()
+        post(live, spans[4:5])
+        page.locator("[data-testid=arrivals]", has_text="3 new").wait_for()
+        assert step.inner_text() == "1 / 5"
+        assert page.evaluate("document.activeElement.matches('[data-find]')")
+        page.get_by_text("Answer 1.").first.wait_for()
+        arrivals.click()
+        page.locator("[data-testid=step]", has_text="5 / 5").wait_for()
+        assert arrivals.count() == 0
+        post(live, spans[5:])  # at the last call the page goes on with the session
+        page.locator("[data-testid=step]", has_text="6 / 6").wait_for()
+        assert arrivals.count() == 0
 
 
 def test_another_machine_needs_a_token() -> None:

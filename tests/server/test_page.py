@@ -688,7 +688,14 @@ def test_the_exported_file_opens_without_a_server(browser: Any, live: Live, tmp_
         answer = client.get(
             "/inspect/api/export", params={"session": session_key("traveller", "s")}
         )
+        request = {"session": session_key("traveller", "s"), "step": "12"}
+        sent = client.get("/inspect/api/request", params=request).json()
     assert "attachment" in answer.headers["content-disposition"]
+    said = max(sent["left_out"], key=lambda row: row["tokens"])["text"].splitlines()[0][:30]
+    row = next(
+        row for row in sent["rows"] if sent["origins"][row["origin"]]["name"] in sent["chains"]
+    )
+    number, (touched, *_) = row["origin"], sent["chains"][sent["origins"][row["origin"]]["name"]]
     file = tmp_path / "session.html"
     file.write_text(answer.text)
     with watched(browser) as page:
@@ -698,6 +705,11 @@ def test_the_exported_file_opens_without_a_server(browser: Any, live: Live, tmp_
         shown = ("messages", "left-out", "cache", "weight", "graph", "trust", "events")
         for name in _every_view(page, tuple(one for one in VIEWS if one[1] in shown)):
             assert page.locator("[role=alert]").count() == 0, name
+            if name == "left-out":
+                page.wait_for_selector(f"[data-testid=left-out] >> text={said}")
+        page.click("nav >> text='Request'")
+        page.locator(f"[data-testid=messages] [data-o='{number}']").first.click()
+        page.wait_for_selector(f"[data-testid=origin] .chain >> text={touched['before'][:30]}")
         page.click("nav >> text=What if")
         page.wait_for_selector("text=An exported file cannot compile")
         for title, name in (("What if", "whatif"), ("Bisect", "bisect")):

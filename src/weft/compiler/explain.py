@@ -4,9 +4,10 @@ Nothing is recomputed: passes left notes, blocks know their origin, the lowering
 each block stands. Here they are read together.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -64,12 +65,13 @@ def explain(
     """
     counter = compiled.scale.counter
     prefix = _prefix(compiled)
-    sent = tuple(_list_sent_rows(compiled, prefix, turns))
+    turns = turns or SentTurns(compiled)
+    sent = tuple(_list_sent_rows(compiled, prefix, turns.rows))
     sent_events = {row.origin.name for row in sent if row.origin.kind == "event"}
     known = noted_rows if noted_rows is not None else {}
     noted = [_note_rows(compiled, note, sent_events, known) for note in notes_of(compiled)]
     left_out = [row for rows in noted for row in rows]
-    left_out += _list_unsaid_blocks(compiled, sent)
+    left_out += turns.unsaid.values()
     return Report(
         agent=compiled.prompt.agent,
         model=compiled.prompt.model,
@@ -94,11 +96,10 @@ def explain(
 
 
 def _list_sent_rows(
-    compiled: "Compilation", prefix: PrefixRow, sent: "SentTurns | None"
+    compiled: "Compilation", prefix: PrefixRow, turns: Sequence[SentRow]
 ) -> Iterator[SentRow]:
     """Rows in the order providers read a request: overheads, tools, schema, system, turns."""
     head = [*_tools(compiled, prefix), *_system(compiled, prefix)]
-    turns = (sent or SentTurns(compiled)).rows
     fixed = list(_list_fixed_parts(compiled, prefix))
     # blocks are counted one by one: what is left over belongs to the turns around them
     rest = compiled.tokens - sum(row.tokens for row in (*fixed, *head, *turns))
@@ -240,8 +241,13 @@ class SentTurns:
         self.rows: list[SentRow] = before.rows[:same] if before is not None else []
         self._items: list[int] = before._items[:same] if before is not None else []
         self._turns: list[int] = before._turns[:same] if before is not None else []
+        self.unsaid: dict[int, LeftOutRow] = {}
+        """Blocks of the prompt that the dialect has no place for, by the place of their row."""
+        if before is not None and same:
+            self.unsaid = {at: row for at, row in before.unsaid.items() if at < same}
         first_item = self._items[-1] + 1 if same else 0
-        first_turn = self._turns[-1] if same else 0
+        # the last of these rows may have no turn
+        first_turn = next((turn for turn in reversed(self._turns) if turn >= 0), 0)
         places = _places(lowered, first_turn)
         sizes = compiled.scale.blocks(self._all[first_item:], lowered, first_turn)
         for index, item in enumerate(self._all[first_item:], first_item):
@@ -260,6 +266,8 @@ class SentTurns:
                     numbers[index] < self.current,
                     trust=str(compiled.label_of(block)),
                 )
+                if block.role in ("user", "model") and not pointer:
+                    self.unsaid[len(self.rows)] = _unsaid_row(compiled, row)
                 self.rows.append(row)
                 self._items.append(index)
                 self._turns.append(turn)
@@ -268,15 +276,19 @@ class SentTurns:
     def first_changed(self, turns: int, current: int) -> int:
         """The first row that may differ in a request with the same first turns.
 
-        It is the first of its item: items are told anew as a whole.
+        It is the first of its item: items are told anew as a whole. A block that the dialect has
+        no place for has none in that request either, if a row after it stands in those turns.
         """
-        numbers = self._numbers
+        numbers, same = self._numbers, 0
         for place, (turn, item) in enumerate(zip(self._turns, self._items, strict=True)):
-            if not 0 <= turn < turns or (current != self.current and numbers[item] == self.current):
-                while place and self._items[place - 1] == item:
-                    place -= 1
-                return place
-        return len(self.rows)
+            if turn >= turns or (current != self.current and numbers[item] == self.current):
+                break
+            if turn >= 0:
+                same = place + 1
+        if same < len(self.rows):
+            while same and self._items[same - 1] == self._items[same]:
+                same -= 1
+        return same
 
 
 def _places(lowered: Lowered, first: int = 0) -> dict[int, tuple[int, str]]:
@@ -331,11 +343,20 @@ def notes_of(compiled: "Compilation") -> Iterator[Note]:
         yield from step.notes
 
 
-NotedRows = dict[int, tuple[Note, AbstractSet[str], list[LeftOutRow]]]
-"""The rows of notes by the id of the note, with those of its events that were sent.
+class NotedRow(NamedTuple):
+    """The rows of a note, with its events, and those of them that were sent.
 
-The note is kept: its id is not given to another.
-"""
+    The note is kept: its id is not given to another.
+    """
+
+    note: Note
+    events: AbstractSet[str]
+    sent: AbstractSet[str]
+    rows: list[LeftOutRow]
+
+
+NotedRows = dict[int, NotedRow]
+"""The rows of notes by the id of the note."""
 
 
 def _note_rows(
@@ -343,12 +364,12 @@ def _note_rows(
 ) -> list[LeftOutRow]:
     """The rows of a note: the same in every request that sends the same of its events."""
     entry = known.get(id(note))
+    if entry is not None and entry.events & sent_events == entry.sent:
+        return entry.rows
     events = {one.origin.name for one in note.before.blocks if one.origin.kind == "event"}
-    sent = events & sent_events
-    if entry is None or entry[1] != sent:
-        rows = _left_out(compiled, note, sent_events)
-        entry = known[id(note)] = (note, sent, rows)
-    return entry[2]
+    rows = _left_out(compiled, note, sent_events)
+    known[id(note)] = NotedRow(note, events, events & sent_events, rows)
+    return rows
 
 
 def _left_out(
@@ -398,21 +419,11 @@ def _by_event(item: Item, sent_events: AbstractSet[str]) -> list[Item]:
     ]
 
 
-def _list_unsaid_blocks(compiled: "Compilation", sent: Iterable[SentRow]) -> list[LeftOutRow]:
-    """Blocks of the prompt that the dialect has no place for."""
-    return [
-        LeftOutRow(
-            "lower",
-            "dropped",
-            f"{compiled.dialect} does not take it back",
-            row.origin,
-            compiled.scale.counter.count(row.text),
-            0,
-            row.text,
-        )
-        for row in sent
-        if row.role in ("user", "model") and not row.pointer
-    ]
+def _unsaid_row(compiled: "Compilation", row: SentRow) -> LeftOutRow:
+    """The row of a block that the dialect has no place for."""
+    reason = f"{compiled.dialect} does not take it back"
+    size = compiled.scale.counter.count(row.text)
+    return LeftOutRow("lower", "dropped", reason, row.origin, size, 0, row.text)
 
 
 def _weight(compiled: "Compilation", item: Item | None) -> int:
@@ -445,14 +456,14 @@ def _passes(compiled: "Compilation", rows: Sequence[list[LeftOutRow]]) -> Iterat
 def _pass_row(name: str, when: str, items: Sequence[list[LeftOutRow]], *, changed: bool) -> PassRow:
     """What one pass did, from the rows of its notes."""
     own = [row for one in items for row in one]
-    counts = {
-        action: sum(one[0].action == action for one in items)
-        for action in ("dropped", "changed", "added", "moved")
-    }
+    counts = Counter([one[0].action for one in items])
     return PassRow(
         name,
         "fresh" if when == "fresh" else "request",
-        **counts,
+        dropped=counts["dropped"],
+        changed=counts["changed"],
+        added=counts["added"],
+        moved=counts["moved"],
         before=sum(row.before for row in own),
         after=sum(row.after for row in own),
         # a pass with rows of its own needs no words

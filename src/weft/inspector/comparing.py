@@ -71,8 +71,7 @@ def measure_evidence(inspection: Inspection) -> Evidence:
     used = present = recallable = 0
     for step in inspection.steps:
         strings = uses.by_event.get(step.place, ())
-        # an agent that runs as a tool saw what its caller wrote, and nothing else
-        if step.request is None or not strings or step.event.isolation_scope is not None:
+        if step.request is None or not strings:
             continue
         view = View(step.request, texts, records)
         for string in strings:

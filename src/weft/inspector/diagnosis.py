@@ -13,8 +13,9 @@ from weft.compiler.costs import Load, Rates, cost_of, load_for, rates_for
 from weft.compiler.explain import notes_of
 from weft.compiler.prefix import SourceMap
 from weft.compiler.report import block_text
-from weft.dialects import facts_for
-from weft.inspector.inspection import Inspection, SourceTokens, Variant
+from weft.dialects import Lowered, facts_for
+from weft.dialects.track import Track
+from weft.inspector.inspection import Inspection, NumberedTokens, SourceTokens, Variant
 from weft.inspector.request import RequestView
 from weft.ir import Item
 from weft.replay.recorded import RecordedCalls
@@ -136,10 +137,10 @@ class Ledger:
         self.parts: dict[_Part, _PartCost] = {}
         self._rows: dict[tuple[str, str], _PartCost] = {}
         tokens = SourceTokens()
-        seen: dict[object, set[int]] = {}
+        seen: dict[Speaker, _SeenParts] = {}
         for (step, request), prices in zip(asked, rates, strict=True):
             if prices.money == self.money:
-                known = seen.setdefault(speaker_of(step.event), set())
+                known = seen.setdefault(speaker_of(step.event), _SeenParts())
                 self._add(step, request, prices, tokens, known)
 
     def _rates_of(self, step: AnsweredStep, request: Compilation) -> Rates:
@@ -155,7 +156,7 @@ class Ledger:
         request: Compilation,
         rates: Rates,
         tokens: SourceTokens,
-        seen: set[int],
+        seen: "_SeenParts",
     ) -> None:
         """Share the cost of a request out: what is cached stands at its start."""
         step, bill = asked.number, self.bills.get(asked.event.id)
@@ -170,9 +171,8 @@ class Ledger:
                 row.cost += prices.take(missing)
             # a provider counts otherwise than Weft does
             scale = (load.total - missing) / max(1, request.tokens)
-        for number, sums in tokens.in_order(request):
-            is_again = number in seen
-            seen.add(number)
+
+        def share(sums: Mapping[tuple[str, str], int], *, is_again: bool) -> None:
             for place, some in sums.items():
                 part = self._rows.get(place)
                 if part is None:
@@ -182,6 +182,17 @@ class Ledger:
                 if is_again:
                     part.again += cost
                     part.steps[step] += some
+
+        for number, sums in tokens.before_turns(request):
+            share(sums, is_again=seen.has(number))
+        first, lowered = seen.settled_in(request), request.lowered()
+        if first and prices.cached >= seen.tokens * scale:  # at one price, in any order
+            share(seen.sums, is_again=True)
+        else:
+            first = 0
+        for number, sums in tokens.turns(request, first):
+            share(sums, is_again=seen.has(number))
+        seen.settle(lowered, tokens.turns(request, seen.settled, lowered.final))
         # what the provider adds to a request and to its turns, which belongs to no block
         self.parts.setdefault(_Part(_HEAD), _PartCost()).cost += prices.take(load.total)
 
@@ -192,12 +203,52 @@ class Ledger:
         return self.parts.setdefault(part, _PartCost())
 
 
+class _SeenParts:
+    """What a speaker has sent: the numbers of all parts, and the sums of its first turns.
+
+    Turns that are final stand at the start of each request after, so their sums go on.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: set[int] = set()
+        self._track: Track | None = None
+        self.settled = self.tokens = 0
+        """How many turns the sums are of, and what they take."""
+        self.sums: dict[tuple[str, str], int] = {}
+
+    def has(self, number: int) -> bool:
+        """Whether a part was sent before; from now on it was."""
+        known = number in self._numbers
+        self._numbers.add(number)
+        return known
+
+    def settled_in(self, request: Compilation) -> int:
+        """How many of its first turns the sums are of; of none where it begins otherwise."""
+        lowered = request.lowered()
+        if lowered.track is not self._track or lowered.final < self.settled:
+            self._track, self.settled, self.tokens, self.sums = lowered.track, 0, 0, {}
+        return self.settled
+
+    def settle(self, lowered: Lowered, turns: Iterable[NumberedTokens]) -> None:
+        """Add the turns of a request that are final now."""
+        for _, sums in turns:
+            for place, some in sums.items():
+                self.sums[place] = self.sums.get(place, 0) + some
+                self.tokens += some
+        self.settled = lowered.final
+
+
 class _LoadPrices:
     """The prices of a request's tokens from its start: cached ones, then those that are kept."""
 
     def __init__(self, load: Load, rates: Rates) -> None:
         self._unspent: list[float] = [load.cached, load.written, load.fresh]
         self._prices = (rates.read, rates.write, rates.fresh)
+
+    @property
+    def cached(self) -> float:
+        """How many of the next tokens are cached."""
+        return self._unspent[0]
 
     def take(self, tokens: float) -> float:
         """What the next tokens cost."""

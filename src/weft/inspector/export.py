@@ -17,9 +17,8 @@ import msgspec
 from weft.collector import collector_paused
 from weft.compiler.explain import SentTurns, notes_of
 from weft.compiler.prefix import Segment
-from weft.compiler.report import SentRow
+from weft.compiler.report import LeftOutRow, SentRow
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
-from weft.diagnostics import Origin
 from weft.inspector import questions
 from weft.inspector.answer import LARGEST_MEDIA, describe_answer, read_media
 from weft.inspector.diagnosis import diagnose, find_saving
@@ -177,8 +176,8 @@ class Pieces:
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
         self._parts: dict[str, int] = {}
-        self.links: dict[int, tuple[Note, JsonObject]] = {}
-        """What each note did, as it is shown."""
+        self.links: dict[int, tuple[Note, JsonObject, set[int]]] = {}
+        """What each note did, as it is shown, and the numbers of its texts."""
         self._used_texts: set[int] = set()
         self._used_parts: set[int] = set()
 
@@ -244,19 +243,12 @@ class _PackedList:
             self.numbers.append(pieces.part(self.items[start:]))
 
 
-class _Mark(NamedTuple):
-    """How many segments, origins and pointers there are before a turn."""
-
-    segments: int
-    origins: int
-    pointers: int
-
-
 class _DrawnRequest:
     """A request as the page draws it, in pieces.
 
     Requests of an agent begin alike. What one shares with the request `before` it is taken from
-    that: to draw it costs what is new in it.
+    that: to draw it costs what is new in it. Both number their origins and pointers alike, so that
+    of what they share also the numbers are the same.
     """
 
     _sent: SentTurns
@@ -269,6 +261,9 @@ class _DrawnRequest:
     _packed_ages: _PackedList
     _packed_origins: _PackedList
     _rows_of_turns: _PackedList
+    _texts_of_turns: list[int]
+    _missing: dict[tuple[int, tuple[float, bool]], tuple[LeftOutRow, Json]]
+    _left_out: _PackedList
     _entries: list[tuple[str, list[Json]]]
     _chains: _PackedList
 
@@ -306,34 +301,30 @@ class _DrawnRequest:
 
     def _draw_segments(self, before: "_DrawnRequest | None") -> None:
         """The text in stretches, each with the number of its origin and of its pointer."""
-        mark = before._marks[self._common] if before is not None else _Mark(0, 0, 0)
-        numbers: dict[Origin, int] = {}
-        places: dict[str, int] = {}
-        at = 0
-        if before is not None:
-            numbers = dict(islice(before._origins.numbers.items(), mark.origins))
-            places = dict(islice(before._places.items(), mark.pointers))
-            at = before._starts[self._common]
-        self._marks: list[_Mark] = before._marks[: self._common] if before is not None else []
+        same = before._marks[self._common] if before is not None else 0
+        at = before._starts[self._common] if before is not None else 0
+        self._marks: list[int] = before._marks[: self._common] if before is not None else []
+        """How many segments there are before each turn."""
         self._starts: list[int] = before._starts[: self._common] if before is not None else []
         """Where each turn begins in the text."""
-        self._origins = Origins(self._inspection, numbers)
-        self._places = places
+        self._origins = before._origins if before is not None else Origins(self._inspection)
+        self._places = places = before._places if before is not None else {}
         fresh: list[Json] = []
         stretches = self._view.source_map.stretches(self._common, at)
         for index, stretch in enumerate(stretches, self._common if before is not None else -1):
             if index >= 0:
-                self._marks.append(_Mark(mark.segments + len(fresh), len(numbers), len(places)))
+                self._marks.append(same + len(fresh))
                 self._starts.append(stretch[0].start)
             lengths = self._lengths(index, stretch)
             for length, (_, _, pointer, origin) in zip(lengths, stretch, strict=True):
                 place = places.setdefault(pointer, len(places))
                 fresh.append([length, self._origins.number(origin), place])
         known = before._segments if before is not None else None
-        self._segments = _PackedList(self._pieces, fresh, known, mark.segments)
+        self._segments = _PackedList(self._pieces, fresh, known, same)
         known = before._pointers if before is not None else None
-        new: list[Json] = [self._view.mask_text(one) for one in islice(places, mark.pointers, None)]
-        self._pointers = _PackedList(self._pieces, new, known, mark.pointers)
+        same = len(known.items) if known is not None else 0
+        new: list[Json] = [self._view.mask_text(one) for one in islice(places, same, None)]
+        self._pointers = _PackedList(self._pieces, new, known, same)
 
     def _lengths(self, index: int, stretch: Sequence[Segment]) -> list[int]:
         """How long the segments of the head, of a turn, or of the rest are as they are shown."""
@@ -424,10 +415,6 @@ class _DrawnRequest:
         )
         same = self._sent.same if before is not None else 0
         before_turns = self._rows(rows[:first])
-        if before is not None and same:
-            # an origin that no turn before had may have another number now
-            most = max((_origin_in(row) for row in before._rows_of_turns.items[:same]), default=0)
-            same = same if most < before._marks[self._common].origins else 0
         fresh = self._rows(rows[first + same : first + turns])
         known = before._rows_of_turns if before is not None else None
         self._rows_of_turns = _PackedList(self._pieces, fresh, known, same)
@@ -437,27 +424,54 @@ class _DrawnRequest:
             *self._rows_of_turns.numbers,
             *_PackedList(self._pieces, after_turns).numbers,
         ]
+        texts = before._texts_of_turns[:same] if before is not None else []
+        self._texts_of_turns = [*texts, *map(_text_in, fresh)]
         self._row_texts = [
-            _text_in(row) for row in (*before_turns, *self._rows_of_turns.items, *after_turns)
+            *map(_text_in, before_turns),
+            *self._texts_of_turns,
+            *map(_text_in, after_turns),
         ]
-        self._left_out = [one.to_json(self._origins) for one in self._view.left_out()]
-        mark = before._marks[self._common].origins if before is not None else 0
+        self._draw_left_out(before)
         known = before._packed_origins if before is not None else None
-        self._packed_origins = _PackedList(self._pieces, self._origins.to_json(mark), known, mark)
+        same = len(known.items) if known is not None else 0
+        fresh = self._view.describe_origins(self._origins, same)
+        self._packed_origins = _PackedList(self._pieces, fresh, known, same)
+
+    def _draw_left_out(self, before: "_DrawnRequest | None") -> None:
+        """What was left out: most of it was also left out of the request before."""
+        rates = self._view.rates.fresh, self._view.rates.money
+        self._missing = before._missing if before is not None else {}
+        rows: list[Json] = []
+        for row in self._view.left_out():
+            known = self._missing.get((id(row), rates))
+            if known is None:
+                (drawn,) = self._number_texts((self._view.describe_left_out(row, self._origins),))
+                known = self._missing[id(row), rates] = row, drawn
+            rows.append(known[1])
+        old = before._left_out.items if before is not None else []
+        both, least = zip(rows, old, strict=False), min(len(rows), len(old))
+        same = next((at for at, (new, past) in enumerate(both) if new is not past), least)
+        known_list = before._left_out if before is not None else None
+        self._left_out = _PackedList(self._pieces, rows[same:], known_list, same)
 
     def _rows(self, rows: Iterable[SentRow]) -> list[Json]:
-        drawn = (row_json(row, self._origins, self._view.mask) for row in rows)
-        return [{**row, "text": self._pieces.text(str(row["text"]))} for row in drawn]
+        return self._number_texts(row_json(row, self._origins, self._view.mask) for row in rows)
+
+    def _number_texts(self, rows: Iterable[JsonObject]) -> list[Json]:
+        """Rows with the numbers of their texts: most stand in many requests."""
+        return [{**row, "text": self._pieces.text(str(row["text"]))} for row in rows]
 
     def _draw_chains(self, before: "_DrawnRequest | None") -> None:
         """The passes by event. Those that the request before has, too, are taken from it."""
         chains: dict[str, list[Json]] = {}
+        self._linked_texts = set[int]()
         for note in notes_of(self._request):
             known = self._pieces.links.get(id(note))
             if known is None:
-                known = self._pieces.links[id(note)] = (note, self._view.link(note))
+                known = self._pieces.links[id(note)] = (note, *self._link(note))
             if note.before.event:
                 chains.setdefault(note.before.event, []).append(known[1])
+                self._linked_texts |= known[2]
         entries = list(chains.items())
         old = before._entries if before is not None else []
         both = zip(entries, old, strict=False)
@@ -467,6 +481,16 @@ class _DrawnRequest:
         known_list = before._chains if before is not None else None
         self._entries = entries
         self._chains = _PackedList(self._pieces, fresh, known_list, same)
+
+    def _link(self, note: Note) -> tuple[JsonObject, set[int]]:
+        """What a note did, with the numbers of its texts."""
+        link = self._view.link(note)
+        texts: JsonObject = {
+            name: self._pieces.text(text)
+            for name in ("before", "after")
+            if isinstance(text := link[name], str)
+        }
+        return link | texts, {one for one in texts.values() if isinstance(one, int)}
 
     def pack(self) -> _PackedStep:
         """Pack the answers about this request, with numbers in the place of its parts."""
@@ -480,7 +504,7 @@ class _DrawnRequest:
             "pointers": self._pointers.numbers,
             "origins": self._packed_origins.numbers,
             "passes": _PackedList(self._pieces, passes).numbers,
-            "left_out": _PackedList(self._pieces, self._left_out).numbers,
+            "left_out": self._left_out.numbers,
             "chains": self._chains.numbers,
         }
         full = {name: numbers for name, numbers in lists.items() if numbers}
@@ -493,20 +517,13 @@ class _DrawnRequest:
             self._view.number,
             _encode_for_script(request),
             _encode_for_script(cache),
-            [*texts, *self._row_texts],
+            [*texts, *self._row_texts, *map(_text_in, self._left_out.items), *self._linked_texts],
             [*itertools.chain.from_iterable(full.values()), *ages],
         )
 
 
 _PART = 12
 """How many items of a list are one piece, on average."""
-
-
-def _origin_in(row: Json) -> int:
-    assert isinstance(row, dict)
-    number = row["origin"]
-    assert isinstance(number, int)
-    return number
 
 
 def _text_in(row: Json) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from threading import RLock
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import Cost, cost_of, rates_for, read_again
@@ -56,6 +56,7 @@ from weft.replay.steps import (
     StepWalk,
     homes_of,
     is_answer,
+    is_unanswered,
     protect_as,
     speaker_of,
     under_policy,
@@ -150,7 +151,9 @@ class SessionSpending(NamedTuple):
         answers = [
             event
             for event in session.events
-            if is_answer(event) and (recorded is None or event.id in recorded)
+            # an error is counted where the provider billed it
+            if (is_answer(event) or (is_unanswered(event) and event.usage is not None))
+            and (recorded is None or event.id in recorded)
         ]
         for event in answers:
             notes = event.provenance
@@ -365,6 +368,11 @@ class Inspection:
     def exchanges(self) -> list[ExchangeRecord]:
         """The calls as they were recorded; empty for a session that Weft ran."""
         return self.recorded.exchanges if self.recorded is not None else []
+
+    @cached_property
+    def exchange_by_number(self) -> dict[int, ExchangeRecord]:
+        """The same by the numbers of their steps."""
+        return {one.number: one for one in reversed(self.exchanges)}
 
     @cached_property
     def usage_warning(self) -> str:
@@ -687,18 +695,27 @@ class SharedTurns:
         return known[1]
 
     def _list_text(self, turns: Json) -> str:
-        """Turns as compact JSON: most of them stand in the requests before, too."""
+        """Turns as compact JSON."""
         if not isinstance(turns, list):
             return compact(turns)
-        return f"[{','.join(map(self.text, turns))}]"
+        return f"[{','.join(self._texts_of(turns))}]"
+
+    def _texts_of(self, turns: list[Json]) -> list[str]:
+        """Each turn as compact JSON: most of them stand in the requests before, too."""
+        known = self._texts
+        return [known[id(turn)][1] if id(turn) in known else self.text(turn) for turn in turns]
 
     def parts(self, request: Compilation, dialect: str) -> dict[str, set[str]]:
         """The parts of a request by the field they stand in, as texts."""
         known = self._parts.get((id(request), dialect))
         if known is None:
-            parts: dict[str, set[str]] = {}
-            for _, key, text, _ in self.spans(request, dialect):
-                parts.setdefault(key, set()).add(text)
+            turns = request.lowered(dialect).turns
+            parts = {
+                key: {*self._texts_of(value)}
+                if key == turns and isinstance(value, list)
+                else {compact(value)}
+                for key, value in request.lower(dialect).items()
+            }
             known = self._parts[id(request), dialect] = (request, parts)
         return known[1]
 
@@ -721,6 +738,10 @@ class SharedTurns:
                 text = compact(value)
                 at += len(text)
                 yield at, key, text, value
+
+
+NumberedTokens: TypeAlias = tuple[int, dict[tuple[str, str], int]]
+"""The number of a part of a request, and its tokens by source and tool."""
 
 
 class SourceTokens:
@@ -785,8 +806,8 @@ class SourceTokens:
                     self._sources[id(block)] = source_of(item, block), tool
         self._latest[request.prompt.agent] = items
 
-    def in_order(self, request: Compilation) -> Iterator[tuple[int, dict[tuple[str, str], int]]]:
-        """The parts of a request from its start, each with its tokens by source and tool.
+    def before_turns(self, request: Compilation) -> Iterator[NumberedTokens]:
+        """The parts of a request before its turns, each with its tokens by source and tool.
 
         A part has one number wherever it stands in the session; that of the head is 0.
         """
@@ -804,7 +825,13 @@ class SourceTokens:
         for entry in lowered.lead:  # a system that is a turn
             weighed = self._weigh(entry, request)
             yield weighed.number, {("system", ""): sum(weighed.sums.values())}
-        for entry in lowered.entries:
+
+    def turns(
+        self, request: Compilation, first: int, last: int | None = None
+    ) -> Iterator[NumberedTokens]:
+        """The same of its turns, from one on, or from one to another, which is not among them."""
+        entries = request.lowered().entries
+        for entry in entries.between(first, len(entries) if last is None else last):
             weighed = self._weigh(entry, request)
             yield weighed.number, weighed.sums
 
@@ -878,7 +905,7 @@ def _frame(
         "problem": show.text(step.problem),
         "calls": [{"id": call.id, "name": call.name} for call in event.calls],
         "text": show.text(event.text or "", 200),
-        "error": event.error_code or "",
+        "error": show.text(_error_words(event), 200),
         "reported": reported_usage(event),
     }
     if request is not None:
@@ -936,5 +963,9 @@ def _event_row(index: int, event: Event, show: MaskedTexts) -> JsonObject:
         "text": show.text(event.text or "", 200),
         **label_calls(event, show),
         "state": show.state(event.actions.state_delta),
-        "error": show.text(": ".join(filter(None, (event.error_code, event.error_message))), 400),
+        "error": show.text(_error_words(event), 400),
     }
+
+
+def _error_words(event: Event) -> str:
+    return ": ".join(filter(None, (event.error_code, event.error_message)))

@@ -45,6 +45,8 @@ class LiveSessions:
         self._redact = redact
         self._groups: dict[str, _Group] = {}
         """The one that grew last is the last."""
+        self._moved: dict[str, str] = {}
+        """Where a group went that was put under another: a page may show it still."""
         self._lines = self._size = self._unread = 0
         self._counts = SessionCounts()
         self._reading = asyncio.Lock()
@@ -81,12 +83,16 @@ class LiveSessions:
             self._size -= moved.size
             with self._growing(into) as grown:
                 grown.take(moved)
+            self._moved[group] = into
+            if len(self._moved) > self.MOST:
+                del self._moved[next(iter(self._moved))]
 
     @contextmanager
     def _growing(self, name: str) -> Generator["_Group", None, None]:
         """A group that grows, which is the last then; the oldest go where there is no room."""
         with self._lock:
             known = self._groups.pop(name, None)
+            self._moved.pop(name, None)
             group = self._groups[name] = known if known is not None else _Group()
             lines, size = len(group.lines), group.size
             yield group
@@ -149,7 +155,7 @@ class LiveSessions:
 
     async def inspection(self, key: str) -> Inspection:
         """The conversation of that key."""
-        group = await self._read(key.partition(" ")[2])
+        group, key = await self._find(key)
         if group is None:
             raise no_session(key)
         inspection = await group.sessions.inspection(key)
@@ -172,8 +178,21 @@ class LiveSessions:
 
     async def length(self, key: str) -> int | None:
         """How many events it has; None where it is gone."""
-        group = await self._read(key.partition(" ")[2])
+        group, key = await self._find(key)
         return await group.sessions.length(key) if group is not None else None
+
+    async def _find(self, key: str) -> "tuple[_Group | None, str]":
+        """The group that a key is of, and the key as it is now.
+
+        What arrived since may have shown that two conversations are one.
+        """
+        number, _, name = key.partition(" ")
+        with self._lock:
+            while name in self._moved:
+                name = self._moved[name]
+        group = await self._read(name)
+        is_one = group is not None and len(group.sessions) == 1 and number.isdecimal()
+        return group, f"{1 if is_one else number} {name}"
 
 
 class _Group:

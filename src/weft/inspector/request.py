@@ -6,24 +6,26 @@ of it the provider had read before.
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import cost_of, rates_for
+from weft.compiler.costs import Rates, cost_of, rates_for
 from weft.compiler.explain import SentTurns, explain, notes_of
 from weft.compiler.mask import Mask
 from weft.compiler.prefix import SourceMap
-from weft.compiler.report import Report, SentRow, block_text
+from weft.compiler.report import LeftOutRow, Report, SentRow, block_text
 from weft.declare import Agent, Node
 from weft.declare.tool import Tool
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
+from weft.dialects.caching import MARKS
 from weft.inspector.inspection import CacheCount, Inspection, reported_usage
 from weft.ir import Item, Note
+from weft.late import late_pattern
 from weft.replay.steps import homes_of
 from weft.values import Json, JsonObject
 
@@ -70,7 +72,7 @@ class RequestView:
 
     def to_json(self, *, raw: bool = True) -> JsonObject:
         """All that the page draws of one request; without `raw`, only its messages."""
-        origins = Origins(self.inspection, sources=self._sources())
+        origins = Origins(self.inspection)
         pointers: dict[str, int] = {}
         traced = [*self.source_map.segments()] if raw else []
         cuts = self._cuts()
@@ -86,16 +88,30 @@ class RequestView:
             "segments": segments,
             "pointers": [self.mask_text(one) for one in pointers],
             "rows": [row_json(row, origins, self.mask) for row in self.report.sent],
-            "left_out": [one.to_json(origins) for one in self.left_out()],
+            "left_out": [self.describe_left_out(row, origins) for row in self.left_out()],
             "chains": self.chains(),
-            "origins": origins.to_json(),
+            "origins": self.describe_origins(origins),
         }
 
-    def _sources(self) -> dict[tuple[str, int], str]:
-        """In a recording: where the parts of events come from, in words."""
-        recorded = [one for one in self.inspection.exchanges if one.number == self.number]
-        blocks = recorded[0].blocks if recorded else ()
-        return {(one.event, one.part): str(one.source) for one in blocks if one.event}
+    def describe_origins(self, origins: "Origins", first: int = 0) -> list[Json]:
+        """All origins, or those from one number on, as the page draws them."""
+        fresh, mask = origins.since(first), self.mask
+        sources = self._find_sources({_part_of(one) for one in fresh if one.kind == "event"})
+        listed = (origins.describe(one, sources.get(_part_of(one), "")) for one in fresh)
+        return [mask.answer(one) if mask is not None else one for one in listed]
+
+    def _find_sources(self, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
+        """In a recording: where parts of events come from, in words."""
+        sources: dict[tuple[str, int], str] = {}
+        recorded = self.inspection.exchange_by_number.get(self.number)
+        # those that are new in a request stand at its end
+        for block in reversed(recorded.blocks if recorded is not None else ()):
+            if len(sources) == len(wanted):
+                break
+            place = block.event, block.part
+            if place in wanted and place not in sources:
+                sources[place] = str(block.source)
+        return sources
 
     def mask_text(self, text: str) -> str:
         """A text about the request as it may be shown."""
@@ -182,27 +198,36 @@ class RequestView:
     def _item_text(self, item: Item) -> str:
         return self.mask_text("\n".join(block_text(block) for block in item.blocks))[:LONGEST]
 
-    def left_out(self) -> list["Missing"]:
+    def left_out(self) -> list[LeftOutRow]:
         """What was not sent as it stands in the log, the dearest first."""
-        rates = rates_for(self.request.prompt.model, tokens=self.request.tokens)
         listed = [
-            Missing(
-                row.step,
-                row.action,
-                self.mask_text(row.reason),
-                row.origin,
-                self.mask_text(row.text),
-                max(0, row.before - row.after),
-                max(0, row.before - row.after) * rates.fresh,
-                rates.money,
-            )
+            row
             for row in self.report.left_out
             # what is only said otherwise, such as who spoke, is not left out
             if row.action == "dropped" or (row.action == "changed" and row.before > row.after)
             # an event that says nothing cannot be missed
             if row.text or row.before > row.after
         ]
-        return sorted(listed, key=lambda one: -one.tokens)
+        return sorted(listed, key=lambda row: min(0, row.after - row.before))
+
+    @cached_property
+    def rates(self) -> Rates:
+        """What tokens of this request cost."""
+        return rates_for(self.request.prompt.model, tokens=self.request.tokens)
+
+    def describe_left_out(self, row: LeftOutRow, origins: "Origins") -> JsonObject:
+        """Something that was left out, with the price of putting it back, as the page draws it."""
+        tokens = max(0, row.before - row.after)
+        return {
+            "pass": row.step,
+            "action": row.action,
+            "reason": self.mask_text(row.reason),
+            "origin": origins.number(row.origin),
+            "text": self.mask_text(row.text)[:LONGEST],
+            "tokens": tokens,
+            "price": tokens * self.rates.fresh,
+            "money": self.rates.money,
+        }
 
     def cache(self) -> JsonObject:
         """Against the request before: the first byte that differs, who wrote it, what it costs.
@@ -230,10 +255,10 @@ class RequestView:
         }
         if before is not None:
             old = self.inspection.shared.whole_text(before, request.dialect)
-            at = _differs_at(old, self.text)
-            broken = request.prefix_break
+            difference = _compare_texts(old, self.text)
+            broken, at = request.prefix_break, difference.new
             earlier, now = (
-                self._words_around(before, old, at),
+                self._words_around(before, old, difference.old),
                 self._words_around(request, self.text, at),
             )
             answer |= {
@@ -241,6 +266,7 @@ class RequestView:
                 "after": now[0],
                 "lead": [earlier[1], now[1]],
                 "at": at,
+                "mark_moved": difference.mark_moved,
                 "byte": len(self.text[:at].encode(errors="surrogatepass")),
                 "broken": str(broken) if broken is not None else "",
                 "author": str(broken.origin) if broken is not None else "",
@@ -305,57 +331,25 @@ OLDEST = 12
 """How many requests back the age of a stretch is looked for."""
 
 
-class Missing(NamedTuple):
-    """Something that was left out, and the price of putting it back."""
-
-    step: str
-    action: str
-    reason: str
-    origin: Origin
-    text: str
-    tokens: int
-    price: float
-    money: bool
-
-    def to_json(self, origins: "Origins") -> JsonObject:
-        """As the page draws it."""
-        return {
-            "pass": self.step,
-            "action": self.action,
-            "reason": self.reason,
-            "origin": origins.number(self.origin),
-            "text": self.text[:LONGEST],
-            "tokens": self.tokens,
-            "price": self.price,
-            "money": self.money,
-        }
-
-
 class Origins:
     """The origins of a request, numbered, with where each is written."""
 
-    def __init__(
-        self,
-        inspection: Inspection,
-        numbers: dict[Origin, int] | None = None,
-        sources: Mapping[tuple[str, int], str] | None = None,
-    ) -> None:
-        self._sources = sources or {}
-        self.numbers: dict[Origin, int] = numbers if numbers is not None else {}
+    def __init__(self, inspection: Inspection) -> None:
+        self._numbers: dict[Origin, int] = {}
         self._inspection = inspection
         self._places = declarations_of(inspection)
 
     def number(self, origin: Origin) -> int:
         """The number of an origin."""
-        return self.numbers.setdefault(origin, len(self.numbers))
+        return self._numbers.setdefault(origin, len(self._numbers))
 
-    def to_json(self, first: int = 0) -> list[Json]:
-        """All of them, or those from one number on, in the order of their numbers."""
-        authors, mask = self._inspection.authors, self._inspection.request_mask
-        listed = (self._one(origin, authors) for origin in islice(self.numbers, first, None))
-        return [mask.answer(one) if mask is not None else one for one in listed]
+    def since(self, first: int) -> list[Origin]:
+        """The origins from one number on, in the order of their numbers."""
+        return [*islice(self._numbers, first, None)]
 
-    def _one(self, origin: Origin, authors: Mapping[str, str]) -> Json:
+    def describe(self, origin: Origin, source: str) -> Json:
+        """An origin as the page draws it; `source` says where a recorded part comes from."""
+        authors = self._inspection.authors
         return {
             "author": authors.get(origin.name, "") if origin.kind == "event" else "",
             "kind": origin.kind,
@@ -363,9 +357,14 @@ class Origins:
             "agent": origin.agent,
             "part": origin.part,
             "words": str(origin),
-            "source": self._sources.get((origin.name, max(0, origin.part)), ""),
+            "source": source,
             "place": self._places.of(origin),
         }
+
+
+def _part_of(origin: Origin) -> tuple[str, int]:
+    """The event and the part of it that an origin names."""
+    return origin.name, max(0, origin.part)
 
 
 def declarations_of(inspection: Inspection) -> "Declarations":
@@ -474,6 +473,42 @@ def row_json(row: SentRow, origins: Origins, mask: Mask | None = None) -> JsonOb
             [end, origins.number(piece.origin)] for end, piece in zip(ends, row.pieces, strict=True)
         ],
     }
+
+
+class _TextDifference(NamedTuple):
+    """Where two requests differ, in the text of each.
+
+    A mark says only up to where the provider is to keep the request: it is not compared.
+    """
+
+    old: int
+    new: int
+    mark_moved: bool
+    """Whether a mark stands elsewhere before that."""
+
+
+_CACHE_MARK = late_pattern(rf',"(?:{"|".join(MARKS)})":(?:\{{[^{{}}]*\}}|null)')
+"""A mark in compact JSON; within a text its quotes would be escaped."""
+
+
+def _compare_texts(old: str, new: str) -> _TextDifference:
+    """The first difference of two requests that is not a mark's."""
+    at = _differs_at(old, new)
+    if not any(f'"{mark}"' in text for mark in MARKS for text in (old, new)):
+        return _TextDifference(at, at, mark_moved=False)
+    marks = [[one.span() for one in _CACHE_MARK.finditer(text)] for text in (old, new)]
+    bare = _differs_at(_CACHE_MARK.sub("", old), _CACHE_MARK.sub("", new))
+    places = [_with_marks(bare, spans) for spans in marks]
+    return _TextDifference(places[0], places[1], mark_moved=at < min(places))
+
+
+def _with_marks(at: int, marks: Sequence[tuple[int, int]]) -> int:
+    """A place in a text without its marks as one in the text."""
+    for start, end in marks:
+        if start > at:
+            break
+        at += end - start
+    return at
 
 
 def _differs_at(old: str, new: str) -> int:

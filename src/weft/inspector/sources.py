@@ -21,7 +21,7 @@ from weft.errors import SessionError
 from weft.inspector.inspection import Inspection, SessionSpending
 from weft.inspector.words import FIRST, MaskedTexts, title_of
 from weft.recordings import Recording, recording_of
-from weft.replay.steps import AnsweredStep, homes_of, is_answer, model_events, texts_at
+from weft.replay.steps import AnsweredStep, ends_call, homes_of, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
 from weft.session.lookback import waiting_in
 from weft.session.store import attach
@@ -161,6 +161,9 @@ class RecordedSessions:
     async def sessions(self, search: str = "") -> list[Json]:
         """A row for each recording, in the order of the file."""
         return await self._counts.fill(self.list_rows(search))
+
+    def __len__(self) -> int:
+        return len(self._recordings)
 
     def list_rows(self, search: str = "") -> list[JsonObject]:
         """The rows of the list, some of which wait to be counted."""
@@ -477,9 +480,12 @@ def _describe_row(
 ) -> JsonObject:
     reported = SessionSpending.from_reports(session, model, recorded)
     steps = len(model_events(session)) if recorded is None else len(recorded)
-    answers = [event for event in session.events if is_answer(event)]
+    answers = [event for event in session.events if ends_call(event)]
     models = dict.fromkeys(
-        event.provenance.model or event.model_version or wire_name(model) for event in answers
+        event.provenance.model
+        or event.model_version
+        or wire_name(event.provenance.unanswered or model)
+        for event in answers
     )
     return {
         "key": key,

@@ -268,7 +268,16 @@ _CALLS = (
 
 _BARE_CALLS = ("functionCall", "function_call", "toolUse")
 _BARE_RESULTS = ("functionResponse", "function_response", "toolResult")
-_IDS = ("call_id", "callID", "toolCallId", "tool_call_id", "toolUseId", "tool_use_id", "id")
+_IDS = (
+    "call_id",
+    "callId",
+    "callID",
+    "toolCallId",
+    "tool_call_id",
+    "toolUseId",
+    "tool_use_id",
+    "id",
+)
 _NAMES = ("name", "toolName", "tool_name", "tool")
 _ROLES = ("user", "assistant", "system", "developer", "model", "tool", "function")
 _LANGCHAIN = ("human", "ai", "system", "HumanMessage", "AIMessage", "SystemMessage")
@@ -512,7 +521,9 @@ def _is_result(value: JsonObject, field: str) -> bool:
         return asked or part_kind in ("tool-return", "builtin-tool-return")
     if kind == "toolResponse" and "toolResult" in value:
         return True
-    if isinstance(kind, str) and kind.endswith(("tool_result", "_call_output", "call_response")):
+    if isinstance(kind, str) and kind.endswith(
+        ("tool_result", "_call_output", "_call_result", "call_response")
+    ):
         return "message" not in value  # else it is the line around one
     if kind == "function_result":
         return "call_id" in value

@@ -5,7 +5,8 @@ text that a model gave is its answer, a result is that of the call with its id, 
 the place of another text has changed. Whatever is left is new in this call.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,35 +50,54 @@ def exchanges_of(recording: Recording) -> list[ExchangeRecord]:
     recorded = recording.exchanges or tuple(_list_answers(recording))
     events = recording.session.events
     places = {event.id: at for at, event in enumerate(events)}
-    aligner = _Aligner(_find_homes(events) if recording.exchanges else {})
+    homes = _find_homes(events) if recording.exchanges else {}
+    whole = homes.get(None, {})
     traced: list[ExchangeRecord] = []
-    past = _LogReader(recording)
-    bodies = _BodyReader()
+    lanes: dict[str, _Lane] = {}
     for exchange in recorded:
+        lane = lanes.get(exchange.lane)
+        if lane is None:
+            past = _LogReader(recording, exchange.lane)
+            own = ChainMap(homes.get(exchange.lane, {}), whole)
+            lane = lanes[exchange.lane] = _Lane(_Aligner(own), past, _BodyReader())
         pieces = (
-            past.pieces_before(places.get(exchange.event, len(events)))
+            lane.past.pieces_before(places.get(exchange.event, len(events)))
             if exchange.body is None
-            else bodies.pieces(exchange.dialect, exchange.body)
+            else lane.bodies.pieces(exchange.dialect, exchange.body)
         )
-        blocks = aligner.align(exchange.number, pieces)
+        blocks = lane.aligner.align(exchange.number, pieces)
         traced.append(replace(exchange, blocks=blocks))
         answer = places.get(exchange.event)
         if answer is not None:
-            aligner.note_answer(exchange.number, events[answer])
+            lane.aligner.note_answer(exchange.number, events[answer])
     return traced
 
 
-def _find_homes(events: Iterable[Event]) -> dict[PieceKey, tuple[str, int]]:
-    """Which part of which event says something, by what it says; the first where several do."""
-    homes: dict[PieceKey, tuple[str, int]] = {}
+def _find_homes(events: Iterable[Event]) -> dict[str | None, dict[PieceKey, tuple[str, int]]]:
+    """Which part of which event says something, by what it says; the first where several do.
+
+    For each lane, and under None for all of them. A result is found by the id of its call, too: two
+    calls may return the same.
+    """
+    homes: dict[str | None, dict[PieceKey, tuple[str, int]]] = {None: {}}
     for event in events:
         content = event.content
+        known = (homes.setdefault(event.isolation_scope or "", {}), homes[None])
         for at, part in enumerate((content.parts or ()) if content is not None else ()):
             side = "user" if content is not None and content.role == "user" else "model"
-            key = key_of_part(part, side)
-            if key is not None:
-                homes.setdefault(key, (event.id, at))
+            keys = (key_of_part(part, side), _key_of_result(part))
+            for key in (one for one in keys if one is not None):
+                for lane in known:
+                    lane.setdefault(key, (event.id, at))
     return homes
+
+
+def _key_of_result(part: Part) -> PieceKey | None:
+    """The key of the result of one call; None for anything else."""
+    result = part.function_response
+    if result is None or not result.id:
+        return None
+    return "result", compact(result.response or {}), result.id
 
 
 def _list_answers(recording: Recording) -> Iterator[ExchangeRecord]:
@@ -105,6 +125,7 @@ def _list_answers(recording: Recording) -> Iterator[ExchangeRecord]:
                 error=event.error_code or "",
                 source=recording.source,
                 cost=event.provenance.stated_cost,
+                lane=event.isolation_scope or "",
             )
         before = event.timestamp
 
@@ -158,12 +179,12 @@ def words_of_part(part: Part) -> str:
 class _LogReader:
     """Requests of a transcript: the system text, the tools, and what was said before."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, lane: str) -> None:
         self._events: Sequence[Event] = recording.session.events
+        self._lane = lane
         self._head = [
             _RequestPiece(f"system/{at}", "system", Part(text=text), text)
-            for at, text in enumerate(recording.instructions.values())
-            if text
+            for at, text in enumerate(recording.instructions_in(lane))
         ]
         self._head += [
             _RequestPiece(f"tools/{at}", "system", None, compact([tool.name, tool.description]))
@@ -175,6 +196,8 @@ class _LogReader:
     def pieces_before(self, end: int) -> list[_RequestPiece]:
         """All that a request holds whose answer stands at a place of the log."""
         for event in self._events[self._read : end]:
+            if (event.isolation_scope or "") != self._lane:
+                continue
             compaction = event.actions.compaction
             content = event.content
             if compaction is not None:
@@ -243,6 +266,14 @@ class _BodyReader:
         return [*pieces, *(piece for one in self._pieces for piece in one)]
 
 
+class _Lane(NamedTuple):
+    """What follows one conversation of a recording."""
+
+    aligner: "_Aligner"
+    past: _LogReader
+    bodies: _BodyReader
+
+
 _RECENT = 8
 """How many answers are looked at that may have come back in other words."""
 
@@ -250,7 +281,7 @@ _RECENT = 8
 class _Aligner:
     """Follows one conversation, request by request."""
 
-    def __init__(self, homes: dict[PieceKey, tuple[str, int]]) -> None:
+    def __init__(self, homes: Mapping[PieceKey, tuple[str, int]]) -> None:
         self._homes = homes
         self._before: list[tuple[PieceKey, RecordedBlock]] = []
         self._answers: dict[PieceKey, tuple[int, Event, int]] = {}
@@ -289,7 +320,7 @@ class _Aligner:
     def _trace(
         self, call: int, key: PieceKey, piece: _RequestPiece, places: dict[str, RecordedBlock]
     ) -> RecordedBlock:
-        home = (piece.event, piece.number) if piece.event else self._homes.get(key, ("", -1))
+        home = (piece.event, piece.number) if piece.event else self._home_of(key, piece)
         block = RecordedBlock(
             piece.place, piece.role, piece.kind, piece.text, BlockSource("user", call), *home
         )
@@ -298,7 +329,7 @@ class _Aligner:
             number, event, part = answered
             source = BlockSource("answer", number)
             return replace(block, source=source, event=event.id, part=part)
-        seen = self._seen.get(key) or self._find_edited(call, piece, block)
+        seen = self._find_seen(key, piece) or self._find_edited(call, piece, block)
         if seen is not None:
             place = home if home[0] else (seen.event, seen.part)
             return replace(block, source=seen.source, event=place[0], part=place[1])
@@ -307,6 +338,19 @@ class _Aligner:
             source = replace(old.source, changed=call, before=old.text)
             return replace(block, source=source)
         return replace(block, source=self._source_of(call, piece))
+
+    def _home_of(self, key: PieceKey, piece: _RequestPiece) -> tuple[str, int]:
+        """The part of an event that says what a piece does; an empty id where none does."""
+        exact = _key_of_result(piece.part) if piece.part is not None else None
+        home = self._homes.get(exact) if exact is not None else None
+        return home or self._homes.get(key, ("", -1))
+
+    def _find_seen(self, key: PieceKey, piece: _RequestPiece) -> RecordedBlock | None:
+        """A block of an earlier request that is the same; a result is one of the same call."""
+        seen = self._seen.get(key)
+        result = piece.part.function_response if piece.part is not None else None
+        asked = self._calls.get(result.id or "") if result is not None else None
+        return None if seen is not None and asked and seen.source.call != asked[0] else seen
 
     def _find_edited(
         self, call: int, piece: _RequestPiece, block: RecordedBlock

@@ -96,6 +96,8 @@ class ExchangeRecord:
     finish: str = ""
     error: str = ""
     status: int | None = None
+    follows: str = ""
+    """Of a call without an answer: the id of the last event of its request."""
     retries: int = 0
     """The call that it repeats, which failed or was not answered; 0 for a first try."""
     source: str = ""
@@ -104,6 +106,10 @@ class ExchangeRecord:
     """The agent that asked, where the recorder names it."""
     parent: str = ""
     """The id of the span that it was made in."""
+    trace: str = ""
+    """The id of the trace that the span is in."""
+    lane: str = ""
+    """The scope of its events, where a recording holds several conversations; "" for the first."""
     cost: float | None = None
     """US dollars that the file says it cost; None where it says nothing, or 0."""
     blocks: tuple[RecordedBlock, ...] = ()

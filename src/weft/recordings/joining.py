@@ -142,6 +142,8 @@ class _CallLog:
         """By all that was said before the last answer."""
         self._by_beginning: dict[int, tuple[_Conversation, int]] = {}
         """Where a request was made or answered, by all that was said before."""
+        self._by_failure: dict[int, _Conversation] = {}
+        """By all that was said before a call that failed."""
         self._by_record: dict[tuple[str, int], _Conversation] = {}
         """By the id of an answer and all that was recorded of the call."""
         self.count = 0
@@ -164,9 +166,10 @@ class _CallLog:
         else:
             call = _name_missing_past(call)
             conversation, forked = self._find(call, words), []
-        edited = None
+        edited = after_failure = None
         if conversation is None and past is None:
-            edited = self._find_edited(call, words)
+            after_failure = self._find_before_failure(words)
+            edited = after_failure or self._find_edited(call, words)
             conversation = edited[0] if edited is not None else None
         is_new = conversation is None
         if conversation is None:
@@ -180,10 +183,13 @@ class _CallLog:
                 start = edited[1]
             elif past is None:
                 start = words.ends.index(conversation.pages.words.ends[-1])
+        before = conversation.pages.words.keys[-1]
         conversation.add(call, start)
+        if call.call is not None and call.call.failed and before:
+            self._by_failure[before] = conversation
         if edited is not None:
             conversation.pages.words = words
-            conversation.edited += 1
+            conversation.edited += after_failure is None
         number = len(conversation.pages.calls)
         for end, latest in ((words.ends[-2], number - 1), (words.ends[-1], number)):
             if not call.asks or end == words.ends[-1]:
@@ -199,6 +205,19 @@ class _CallLog:
         if self._room is not None:
             self._room.make_room(conversation)
         return conversation if is_new else None
+
+    def _find_before_failure(self, words: "_SpokenPieces") -> "tuple[_Conversation, int] | None":
+        """The conversation that a call goes on with as if its last call had not been made.
+
+        That one failed, and the program asked something else. With the number of events that are
+        in the conversation already.
+        """
+        for at in range(len(words.ends) - 1, 0, -1):
+            conversation = self._by_failure.get(words.keys[words.ends[at]])
+            last = conversation.pages.calls[-1].call if conversation is not None else None
+            if conversation is not None and last is not None and last.failed:
+                return conversation, at
+        return None
 
     def _find_edited(
         self, call: Recording, words: "_SpokenPieces"
@@ -318,6 +337,8 @@ class _Conversation:
         """The places of the events that answered a recorded request."""
         self.places: list[int | None] = []
         """For each call the place of the event that answered it."""
+        self.asked: list[int] = []
+        """For each call how many events its request came after."""
         self.parent: tuple[_Conversation, int] | None = None
         self.relation: Literal["", "fork", "sub-agent"] = ""
         self.edited = 0
@@ -392,6 +413,7 @@ class _Conversation:
         self.pages.words.extend(added)
         self.pages.size += _AROUND_A_CALL + 4 * sum(map(_count_letters, added))
         self.pages.calls.append(_share_head(call, self.pages.calls))
+        self.asked.append(len(self.pages.events) - (0 if call.asks else 1))
         self.places.append(None if call.asks else len(self.pages.events) - 1)
         if not call.asks:
             self.answers.add(len(self.pages.events) - 1)
@@ -458,8 +480,11 @@ class _Conversation:
     def _place_exchanges(self, events: Sequence[Event]) -> tuple[ExchangeRecord, ...]:
         """The recorded calls, each with the event that answered it."""
         placed: list[ExchangeRecord] = []
-        for one, place in zip(self.pages.exchanges, self.places, strict=False):
+        rows = zip(self.pages.exchanges, self.places, self.asked, strict=False)
+        for one, place, asked in rows:
             answer = events[place] if place is not None else None
+            if answer is None and 0 < asked <= len(events):
+                one = replace(one, follows=events[asked - 1].id)
             if answer is not None:
                 finish, failure = answer.finish_reason or one.finish, answer.error_code or one.error
                 one = replace(

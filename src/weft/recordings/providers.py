@@ -70,6 +70,67 @@ def read_messages(messages: list[Json], dialect: str, id: str, where: str) -> Re
     return whole._replace(config={})
 
 
+def is_agents_items(messages: list[JsonObject]) -> bool:
+    """Whether items are those of openai-agents for JavaScript; it calls an output a result."""
+    return any(
+        one.get("type") in ("function_call_result", "hosted_tool_call")
+        or (one.get("type") == "function_call" and "callId" in one)
+        for one in messages
+    )
+
+
+def read_agents_items(messages: list[Json], id: str, where: str) -> Recording:
+    """Items of openai-agents: those of Responses in Python, with names of its own in JavaScript."""
+    items: list[Json] = [_item_of_agents(one) if isinstance(one, dict) else one for one in messages]
+    return read_messages(items, "openai-responses", id, where)
+
+
+def _item_of_agents(item: JsonObject) -> JsonObject:
+    """An item as the provider has it."""
+    data, kind = object_in(item.get("providerData")), text_at(item, "type")
+    plain = {key: value for key, value in item.items() if key not in ("providerData", "callId")}
+    if "callId" in item:
+        plain["call_id"] = item["callId"]
+    if kind == "hosted_tool_call" and data.get("type"):
+        return {**data, "id": item.get("id"), "status": item.get("status")}
+    if kind == "function_call_result":
+        output = item.get("output")
+        listed = objects_in(output if isinstance(output, list) else [output])
+        parts: list[Json] = [*map(_part_of_agents, listed)]
+        # one text is written as an object of its own
+        is_text = isinstance(output, dict) and output.get("type") == "text"
+        spoken = output.get("text") if isinstance(output, dict) and is_text else parts or output
+        plain.pop("name", None)
+        return {**plain, "type": "function_call_output", "output": spoken}
+    if kind == "reasoning" and "summary" not in item:
+        texts = [text_at(one, "text") for one in objects_in(item.get("content"))]
+        summary: list[Json] = [{"type": "summary_text", "text": one} for one in texts]
+        sealed = {key: data[key] for key in ("encrypted_content",) if key in data}
+        return {"type": kind, "id": item.get("id"), "summary": summary, **sealed}
+    if isinstance(item.get("content"), list):
+        plain["content"] = [*map(_part_of_agents, objects_in(item.get("content")))]
+    return plain
+
+
+def _part_of_agents(part: JsonObject) -> JsonObject:
+    """A part of a message or of an output as the provider has it."""
+    plain: JsonObject = {
+        key: part[key] for key in part if key not in ("providerData", "image", "file")
+    }
+    if plain.get("type") == "text":
+        plain["type"] = "input_text"
+    for name, inline in (("image", "image_url"), ("file", "file_data")):
+        source = part.get(name)
+        if source is not None:
+            plain["type"] = f"input_{name}"
+        if isinstance(source, str):
+            plain[inline] = source
+        fields = {"id": "file_id", "fileId": "file_id", "url": f"{name}_url"}
+        named = object_in(source)
+        plain |= {fields[key]: named[key] for key in named if key in fields}
+    return plain
+
+
 def read_provider(
     request: JsonObject,
     dialect: str,

@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import msgspec
 
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
+from weft.dialects.stream import AnswerErrors
 from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import find_near
@@ -97,12 +98,15 @@ from weft.recordings.frameworks import (
     read_pydantic_ai,
 )
 from weft.recordings.joining import count_growths, join_calls
+from weft.recordings.lanes import join_agents
 from weft.recordings.providers import (
     LISTS,
     bedrock_model,
     dialect_of_answer,
+    is_agents_items,
     is_bedrock,
     is_converse,
+    read_agents_items,
     read_bedrock,
     read_messages,
     read_plain,
@@ -136,6 +140,7 @@ from weft.recordings.runs import (
     is_openhands,
     is_pi,
     is_qwen,
+    openhands_run,
     read_agent_framework,
     read_autogen,
     read_copilot,
@@ -148,8 +153,10 @@ from weft.recordings.shelf import LARGE, Shelf
 from weft.recordings.spans import (
     FLAVOURS,
     NOT_CAPTURED,
+    GraphSpan,
     agent_of_span,
     expand_span,
+    graph_of_span,
     has_words,
     is_spans,
     list_spans,
@@ -212,9 +219,13 @@ def read_files(
     The error of a file is added to `failed`, if it is given, and stops no other file.
     """
     calls: list[Recording] = []
-    for path in files:
+    for path in _join_events([*files]):
         try:
-            for recording in read_file(path, format=format, lenient=lenient, progress=progress):
+            for recording in (
+                _read_events(path, format=format, lenient=lenient)
+                if isinstance(path, list)
+                else read_file(path, format=format, lenient=lenient, progress=progress)
+            ):
                 if recording.call is None:
                     yield recording
                 else:
@@ -224,6 +235,64 @@ def read_files(
                 raise
             failed.append(error)
     yield from join_calls(calls, of_files=True)
+
+
+_EVENT = re.compile(r"event-\d{5,}-[0-9a-f-]{36}\.json")
+"""What OpenHands calls the files of a conversation, which has one for each event."""
+
+_STATE = "base_state.json"
+
+
+def _home_of(event: Path) -> Path:
+    """The folder of a conversation of OpenHands."""
+    return event.parent.parent if event.parent.name == "events" else event.parent
+
+
+def _join_events(files: Sequence[Path]) -> Iterator[Path | list[Path]]:
+    """The files, where those with the events of one conversation are one list."""
+    homes = {_home_of(path) for path in files if _EVENT.fullmatch(path.name)}
+    rest = [one for one in files if one.name != _STATE or one.parent not in homes]
+    for _, group in itertools.groupby(
+        rest, lambda one: one.parent if _EVENT.fullmatch(one.name) else one
+    ):
+        paths = [*group]
+        yield paths if _EVENT.fullmatch(paths[0].name) else paths[0]
+
+
+def _read_events(
+    paths: Sequence[Path], *, format: str | None, lenient: bool
+) -> Iterator[Recording]:
+    """A conversation of OpenHands: a file for each event, and its state next to them.
+
+    The last file may be torn, since its writer may have been killed.
+    """
+    home, asides = _home_of(paths[0]).resolve(), Asides()
+    state = home / _STATE
+    about = object_in(_read_value(state, asides)) if state.exists() else {}
+    events: list[Json] = []
+    for path in paths:
+        try:
+            events.append(_read_value(path, asides))
+        except SessionError as error:
+            if path is not paths[-1] and not lenient:
+                raise _with_way_on(error) from None
+            asides.add("event that cannot be read", error.message, path.name)
+    values = _Values(home.name, format, lenient=lenient)
+    yield from values.whole(openhands_run(events, about), asides)
+
+
+def _read_value(path: Path, asides: Asides) -> Json:
+    """The value of a file of JSON."""
+    try:
+        return read_json(path.read_bytes(), path.name, asides.add)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> SessionError:
+    return SessionError(
+        f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
+    )
 
 
 def read_file(
@@ -262,9 +331,7 @@ def read_file(
                         return
                     data = plain.read()
     except OSError as error:
-        raise SessionError(
-            f"it cannot be read: {error.strerror}", where=str(path), hint="name a file or a folder"
-        ) from None
+        raise _unreadable(path, error) from None
     if start == SQLITE:
         yield from read_database(
             path,
@@ -778,6 +845,8 @@ class _Values:
         """Tools that ran in spans; code may have called them, and then an answer has the name."""
         self.agents: dict[str, tuple[str, str]] = {}
         """The agent that a span names, if any, and the span around it."""
+        self.graphs: dict[str, GraphSpan] = {}
+        """Spans of LangGraph."""
         self.repeated: set[str] = set()
         """The steps of a trace that are around a call, and have its words once more."""
         self.stem = Path(name).name.partition(".")[0] or name
@@ -968,6 +1037,8 @@ class _Values:
             self.ran, self.ran_in_spans = [], []
             lost = require_tools_called(ran, listed, where=self.name, lenient=self.lenient)
             joined = listed
+        if self.agents:
+            joined = join_agents(Shelf(joined) if self.is_large else [*joined], self.agents)
         skipped = self.skipped
         if first is not None:  # they are named with the recordings next to them, once
             self.skipped = Asides()
@@ -977,6 +1048,7 @@ class _Values:
         """The calls with the agent that made them: the span around one may come after it."""
         if not self.agents or not recording.exchanges:
             return recording
+        self._name_graphs()
 
         def name_agent(exchange: ExchangeRecord) -> ExchangeRecord:
             agent, around = exchange.agent, exchange.parent
@@ -987,6 +1059,17 @@ class _Values:
             return replace(exchange, agent=agent)
 
         return recording._replace(exchanges=tuple(map(name_agent, recording.exchanges)))
+
+    def _name_graphs(self) -> None:
+        """Name the agents that are graphs: a graph is what is around a node."""
+        around = {id: self.agents[id][1] for id, span in self.graphs.items() if span.node}
+        named = {id for id in around.values() if id in self.graphs and self.graphs[id].agent}
+        for id, graph in around.items():
+            if graph in named and id not in named:
+                self.agents[id] = ("", graph)
+        for id in named:  # a graph may be a node of another one
+            self.agents[id] = (self.graphs[id].agent, self.agents[id][1])
+        self.graphs = {}
 
     def require_some(
         self, recordings: Iterable[Recording], errors: Sequence[SessionError]
@@ -1139,7 +1222,9 @@ class _Values:
                 exchange = _exchange_in(raw, request, recording, where, answer=response)
                 recording = recording._replace(
                     call=recording.call._replace(
-                        time=exchange.started or 0.0, record=hash(compact(raw))
+                        time=exchange.started or 0.0,
+                        failed=recording.call.failed or bool(exchange.error and recording.asks),
+                        record=hash(compact(raw)),
                     ),
                     exchanges=(exchange,),
                 )
@@ -1186,6 +1271,9 @@ class _Values:
             place = f"{where}: span {span.id or number}"
             flavour, kind, row = row_of_span(span)
             self.agents[span.id] = (agent_of_span(span), span.parent)
+            graph = graph_of_span(span)
+            if graph is not None:
+                self.graphs[span.id] = graph
             if kind == "model" and not has_words(row):
                 self.skipped.add("call of a model", NOT_CAPTURED, place)
             elif kind == "model":
@@ -1328,9 +1416,14 @@ def _exchange_in(
         source=where,
     )
     status = next((raw[key] for key in ("status", "status_code") if key in raw), None)
+    status = status if isinstance(status, int) else None
     error = raw.get("error")
-    if not error and recording.call is not None and recording.call.failed:
-        error = object_in(exchange.answer).get("error") or "the answer is an error"
+    if recording.call is not None and recording.call.failed:
+        error = error or object_in(exchange.answer).get("error") or "the answer is an error"
+    if isinstance(error, dict) or (not error and recording.asks and (status or 0) >= 400):
+        body: JsonObject = {"error": error} if error else {}
+        failure = AnswerErrors(recording.format).failure(status, body)
+        error = f"{failure.code}: {failure.message}"
     times = [
         next((time for key in keys if (time := seconds(raw.get(key)))), None) for keys in _TIMES
     ]
@@ -1344,7 +1437,7 @@ def _exchange_in(
         started=started,
         first_token=first,
         ended=ended,
-        status=status if isinstance(status, int) else None,
+        status=status,
         error=error if isinstance(error, str) else compact(error) if error else "",
         cost=read_cost(raw) or read_cost(object_in(exchange.answer)),
     )
@@ -1476,6 +1569,12 @@ LIST_FORMATS = (
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
     Format("autogen", is_autogen, read_autogen, "messages of AutoGen's teams and agents"),
     Format("agent-framework", is_agent_framework, read_agent_framework, "messages, threads"),
+    Format(
+        "openai-agents",
+        is_agents_items,
+        read_agents_items,
+        "session items, to_input_list(), a history in JavaScript, a SQLiteSession's database",
+    ),
     Format("sharegpt", are_turns, read_turns, "turns with `from` and `value`"),
     Format("cline", is_cline, read_cline, "the messages of a task of Cline or Roo Code"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
@@ -1497,14 +1596,10 @@ LIST_FORMATS = (
 )
 """Forms of lists, in the order in which they are tried: what says most about itself is first."""
 
-_BY_NAME = {
-    **{one.name: one for one in LIST_FORMATS},
-    "openai-agents": next(one for one in LIST_FORMATS if one.name == "openai-responses"),
-}
+_BY_NAME = {one.name: one for one in LIST_FORMATS}
 
 FORMATS: Mapping[str, str] = {
     **{one.name: one.about for one in LIST_FORMATS},
-    "openai-agents": "session items, to_input_list(), or the database of a SQLiteSession",
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
     "copilot-cli": "a session of GitHub Copilot CLI, JSONL",

@@ -6,7 +6,7 @@ with its place and the reason, so that nothing is dropped in silence.
 
 import json
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, NamedTuple, cast
@@ -123,16 +123,29 @@ class Recording(NamedTuple):
     """The last call of the parent that both share, or the one that started the sub-agent."""
     warnings: tuple[str, ...] = ()
     """What a reader has to know before relying on the numbers."""
+    agent_tools: Mapping[str, tuple[str, ...]] = {}
+    """The names of each agent's tools, where the recording has several agents; else empty."""
 
     @property
     def asked_model(self) -> str:
         """The recorded model, to be asked in the dialect it was asked in; empty if unknown."""
+        return self.name_asked(self.model)
+
+    def name_asked(self, model: str) -> str:
+        """A model of the recording, to be asked in the dialect it was asked in."""
         dialect = _SPOKEN.get(self.format, self.format)
-        if self.model and "/" not in self.model and dialect in DIALECTS:
-            return f"{dialect}/{self.model}"
+        if model and "/" not in model and dialect in DIALECTS:
+            return f"{dialect}/{model}"
         # somebody had a client for it, also where nobody here knows its name
-        facts = facts_for(self.model) if self.model else None
-        return self.model if facts is None or facts.known else f"{facts.dialect}/{self.model}"
+        facts = facts_for(model) if model else None
+        return model if facts is None or facts.known else f"{facts.dialect}/{model}"
+
+    def tools_of(self, agents: Collection[str]) -> tuple[Tool, ...]:
+        """The tools that some of the agents had."""
+        if not self.agent_tools:
+            return self.tools
+        names = {name for agent in agents for name in self.agent_tools.get(agent, ())}
+        return tuple(tool for tool in self.tools if tool.name in names)
 
     def is_recorded(self, event: Event) -> bool:
         """Whether the request that an event answers is counted: all are, but in a log of calls.
@@ -142,6 +155,18 @@ class Recording(NamedTuple):
         if self.answers is not None:
             return event.id in self.answers
         return not self.exchanges or any(one.event == event.id for one in self.exchanges)
+
+    def agents_in(self, lane: str) -> Collection[str]:
+        """The agents of a conversation: all, where the recording holds no other."""
+        events = self.session.events
+        if all((event.isolation_scope or "") == lane for event in events):
+            return self.instructions.keys()
+        return {event.author for event in events if (event.isolation_scope or "") == lane}
+
+    def instructions_in(self, lane: str) -> list[str]:
+        """The system texts of the agents of a conversation."""
+        agents = self.agents_in(lane)
+        return [text for agent, text in self.instructions.items() if text and agent in agents]
 
     def started_by(self, whole: "Recording", call_id: str) -> "Recording":
         """The recording as that of a sub-agent, which a call of another conversation started."""
@@ -193,6 +218,8 @@ class Recording(NamedTuple):
                 {"name": one.name, "description": one.description, "parameters": one.parameters}
                 for one in self.tools
             ]
+        if self.agent_tools:
+            note["agent_tools"] = {agent: [*names] for agent, names in self.agent_tools.items()}
         answers = [event.id for event in events if self.is_recorded(event)]
         # of a lone request without its answer, what it repeats is all there is
         if answers and (self.answers is not None or self.exchanges):
@@ -234,6 +261,7 @@ def recording_of(session: Session) -> Recording:
     answers = note.get("answers") if isinstance(note, dict) else None
     listed = objects_in(note.get("tools")) if isinstance(note, dict) else []
     format = note.get("format") if isinstance(note, dict) else None
+    agent_tools = object_in(note.get("agent_tools")) if isinstance(note, dict) else {}
     return Recording(
         session.id,
         session,
@@ -250,6 +278,11 @@ def recording_of(session: Session) -> Recording:
         format=format if isinstance(format, str) else "weft",
         model=model,
         answers=frozenset(map(str, answers)) if isinstance(answers, list) else None,
+        agent_tools={
+            agent: tuple(map(str, names))
+            for agent, names in agent_tools.items()
+            if isinstance(names, list)
+        },
     )
 
 
@@ -823,7 +856,7 @@ _COSTS = (
 """What recorders call the US dollars that a call cost, its request and its answer together."""
 
 
-def read_cost(row: JsonObject) -> float | None:
+def read_cost(row: Mapping[str, Json]) -> float | None:
     """The US dollars that a file says a call cost; None where it says nothing, or 0.
 
     A program that does not know the price writes 0, and so does one with a flat rate.

@@ -558,17 +558,31 @@ def _read_openhands(run: JsonObject, id: str, where: str) -> Iterator[Recording]
     metadata = object_in(run.get("metadata"))
     model = object_in(metadata.get("llm_config")) or object_in(metadata.get("llm"))
     transcript.model = text_at(model, "model")
+    counts = _counts_of_openhands(run)
     seen: set[str] = set()
     for at, one in enumerate(_flat(_history_of(run))):
         place = transcript.place = f"{where}: history[{at}]"
         if text_at(one, "kind").endswith("Event"):
-            _take_openhands_event(transcript, one, place)
+            _take_openhands_event(transcript, one, place, counts)
         else:
             _take_openhands(transcript, one, place, seen)
     names = {key: model[key] for key in ("temperature", "top_p") if model.get(key) is not None}
     transcript.config = names
     label = text_at(run, "instance_id") or id
     yield transcript.recording(label, answered=not transcript.is_waiting)
+
+
+def _counts_of_openhands(run: JsonObject) -> dict[str, JsonObject]:
+    """The tokens of each answer, by the id of its response, and what it cost."""
+    by_usage = object_in(object_in(run.get("stats")).get("usage_to_metrics"))
+    counts: dict[str, JsonObject] = {}
+    for metrics in (object_in(run.get("metrics")), *objects_in([*by_usage.values()])):
+        usages, costs = objects_in(metrics.get("token_usages")), objects_in(metrics.get("costs"))
+        for at, usage in enumerate(usages):
+            # answers that cost nothing are not in the list of costs
+            cost = costs[at].get("cost") if len(costs) == len(usages) else None
+            counts[text_at(usage, "response_id")] = {**usage, "cost": cost}
+    return counts
 
 
 def is_openhands(row: JsonObject) -> bool:
@@ -641,14 +655,39 @@ def _take_openhands(transcript: Transcript, event: JsonObject, place: str, seen:
         transcript.put_aside(f"event `{kind}`", "it was never sent to the model", place)
 
 
-def _take_openhands_event(transcript: Transcript, event: JsonObject, place: str) -> None:
+def openhands_run(events: Sequence[Json], state: JsonObject) -> JsonObject:
+    """A conversation that OpenHands keeps in a folder, as a run: its events, and its state."""
+    llm = object_in(state.get("agent")).get("llm")
+    return {"instance_id": state.get("id"), "history": [*events], "metadata": {"llm": llm},
+            "stats": state.get("stats")}  # fmt: skip
+
+
+def _tool_of_openhands(tool: JsonObject) -> JsonObject:
+    """A tool as a chat declares it: OpenHands writes its title, and a schema for those of MCP."""
+    if "function" in tool or not tool.get("title"):
+        return tool
+    function: JsonObject = {"name": tool["title"], "description": tool.get("description")}
+    schema = object_in(tool.get("mcp_tool")).get("inputSchema")
+    return {
+        "type": "function",
+        "function": {**function, "parameters": schema} if schema else function,
+    }
+
+
+def _take_openhands_event(
+    transcript: Transcript, event: JsonObject, place: str, counts: Mapping[str, JsonObject]
+) -> None:
     """An event of today's form: its kind says what it is, and a call stands whole in it."""
     kind, time = text_at(event, "kind"), seconds(event.get("timestamp"))
     message = object_in(event.get("llm_message"))
     call = object_in(event.get("tool_call"))
     if kind == "SystemPromptEvent":
-        transcript.system += [part.text or "" for part in _texts([event.get("system_prompt")])]
-        tools: list[Json] = [*objects_in(event.get("tools"))]
+        prompts = [event[key] for key in ("system_prompt", "dynamic_context") if event.get(key)]
+        transcript.system += [part.text or "" for part in _texts(prompts)]
+        tools: list[Json] = [*map(_tool_of_openhands, objects_in(event.get("tools")))]
+        if any("title" in one for one in objects_in(event.get("tools"))):
+            why = "the file has no parameters of tools that are not of MCP"
+            transcript.put_aside("parameters of tools", why, place)
         transcript.tools = tools_of(dialect_named(CHAT).read({"tools": tools}).tools)
     elif kind == "ActionEvent":
         thought = text_at(event, "reasoning_content")
@@ -657,7 +696,7 @@ def _take_openhands_event(transcript: Transcript, event: JsonObject, place: str)
         name = text_at(function, "name") or text_at(event, "tool_name")
         arguments = arguments_of(function.get("arguments", event.get("action")))
         parts.append(call_part(name, arguments, id=text_at(event, "tool_call_id")))
-        _join_answer(transcript, parts, text_at(event, "llm_response_id"), time)
+        _join_answer(transcript, parts, text_at(event, "llm_response_id"), time, counts)
     elif kind == "MessageEvent":
         parts = [*_texts(message.get("content")), *_texts(event.get("extended_content"))]
         for piece in objects_in(message.get("content")):
@@ -669,11 +708,13 @@ def _take_openhands_event(transcript: Transcript, event: JsonObject, place: str)
         else:
             thought = text_at(message, "reasoning_content")
             parts = [*([thought_part(thought)] if thought else []), *parts]
-            transcript.answer(parts, time=time, model=transcript.model)
+            _join_answer(transcript, parts, text_at(event, "llm_response_id"), time, counts)
     elif event.get("tool_call_id"):  # an observation, an error of the agent, a rejection
         seen = object_in(event.get("observation"))
         content = seen.get("content", seen.get("output"))
         words = "\n".join(part.text or "" for part in _texts(content))
+        words = _end_of_command(words, object_in(seen.get("metadata")))
+        words += "".join(part.text or "" for part in _texts(event.get("extended_content")))
         failure = text_at(event, "error") or text_at(event, "rejection_reason")
         name = text_at(event, "tool_name")
         result: Json = failure or words or compact(seen)
@@ -684,8 +725,31 @@ def _take_openhands_event(transcript: Transcript, event: JsonObject, place: str)
         transcript.leave_out(f"event `{kind}`", "it was never sent to the model", place)
 
 
+def _end_of_command(output: str, about: JsonObject) -> str:
+    """What a command printed, with what OpenHands tells the model about how it ended."""
+    lines = [f"{text_at(about, 'prefix')}{output}{text_at(about, 'suffix')}"]
+    code = about.get("exit_code")
+    lines += [
+        f"[{name}: {about[key]}]"
+        for key, name in (("working_dir", "Current working directory"),
+                          ("py_interpreter_path", "Python interpreter"))
+        if about.get(key)
+    ]  # fmt: skip
+    if code is not None and code != _RUNS_ON:
+        lines.append(f"[Command finished with exit code {code}]")
+    return "\n".join(lines)
+
+
+_RUNS_ON = -1
+"""The exit code of a command that has not ended."""
+
+
 def _join_answer(
-    transcript: Transcript, parts: list[Part], answer: str, time: float | None
+    transcript: Transcript,
+    parts: list[Part],
+    answer: str,
+    time: float | None,
+    counts: Mapping[str, JsonObject],
 ) -> None:
     """Add an answer; several calls of one answer are events that name the same response."""
     content = transcript.events[-1].content if transcript.events else None
@@ -694,7 +758,9 @@ def _join_answer(
         whole = msgspec.structs.replace(content, parts=(*(content.parts or ()), *parts))
         transcript.events[-1] = msgspec.structs.replace(transcript.events[-1], content=whole)
         return
-    transcript.answer(parts, time=time, model=transcript.model)
+    counted = counts.get(answer, _NOTHING)
+    cost = read_cost(counted)
+    transcript.answer(parts, time=time, model=transcript.model, counts=counted, cost=cost)
     transcript.reply = answer
 
 
@@ -722,7 +788,13 @@ def _read_mini_swe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
         return
     messages: list[JsonObject] = []
     facts: list[JsonObject] = []
-    for message in objects_in(run.get("messages")):
+    asides = Asides()
+    for at, message in enumerate(objects_in(run.get("messages"))):
+        if message.get("role") == "exit":
+            asides.add(
+                "message `exit`", "it was never sent to the model", f"{where}: messages[{at}]"
+            )
+            continue
         extra = object_in(message.get("extra"))
         response = object_in(extra.get("response"))
         plain = {key: value for key, value in message.items() if key != "extra"}
@@ -739,7 +811,7 @@ def _read_mini_swe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     extra_options = object_in(model.get("model_kwargs"))
     options: JsonObject = {"extra": {CHAT: extra_options}} if extra_options else {}
     recording = _with_facts(chat, facts, model=text_at(model, "model_name"))
-    yield recording._replace(config=options)
+    yield recording._replace(config=options, aside=(*recording.aside, *asides.collect()))
 
 
 def _read_mini_responses(run: JsonObject, model: str, id: str, where: str) -> Recording:

@@ -5,6 +5,7 @@ its own names for the same things. A span in which a model was asked becomes a r
 asked, what was answered and what was counted, and `traces.py` reads that. Other spans are named.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -133,8 +134,8 @@ def _read_span(raw: JsonObject) -> Span:
     elif _is_attributes(raw):
         attributes = read_attributes(raw)
     elif "run_type" in raw:
-        names = ("run_type", "inputs", "outputs", "extra")
-        attributes = {f"langsmith.{name}": parse_value(raw.get(name)) for name in names}
+        keys = ("run_type", "inputs", "outputs", "extra", "total_cost")
+        attributes = {f"langsmith.{name}": parse_value(raw.get(name)) for name in keys}
     elif "op_name" in raw:
         names = ("op_name", "inputs", "output", "summary")
         attributes = {f"weave.{name}": parse_value(raw.get(name)) for name in names}
@@ -332,7 +333,34 @@ def agent_of_span(span: Span) -> str:
         named = own.get("name")
     if not named and text_at(span.attributes, "openinference.span.kind").upper() == "AGENT":
         named = span.name
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", _text_of(named)).strip("_")[:64]
+    return _spell_agent(_text_of(named))
+
+
+class GraphSpan(NamedTuple):
+    """A span of LangGraph: the graph it is, or the node in one."""
+
+    node: str
+    """The name of the node, if it is one."""
+    agent: str
+    """What the graph is called, as a name that agents of ours may have; empty for none."""
+
+
+def graph_of_span(span: Span) -> GraphSpan | None:
+    """What a span of LangGraph is; None for any other.
+
+    Its exporter calls a node that asks a model an agent, and the name of the agent is the graph's.
+    """
+    metadata = object_in(parse_value(span.attributes.get("metadata")))
+    if not str(metadata.get("ls_integration", "")).startswith("langgraph"):
+        return None
+    node = text_at(metadata, "langgraph_node")
+    is_named = span.name not in ("", "LangGraph")
+    return GraphSpan(node if node == span.name else "", _spell_agent(span.name) if is_named else "")
+
+
+def _spell_agent(text: str) -> str:
+    """A name as agents of ours may have it."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:64]
     return f"{name}_agent" if name == "user" or name[:1].isdigit() else name
 
 
@@ -357,10 +385,48 @@ def row_of_span(span: Span) -> tuple[str, str, JsonObject]:
         row: JsonObject = {
             "id": span.id, "traceId": span.trace, "parent": span.parent, "name": span.name,
             "startTime": _iso(span.start), "endTime": _iso(span.end), "error": span.error,
-            "agent": agent_of_span(span),
+            "agent": agent_of_span(span), "cost": _cost_of(span.attributes),
         }  # fmt: skip
         return flavour.name, kind, {**row, **flavour.row(span)}
     return "", "span", {"name": span.name}
+
+
+_COSTS = (
+    "gen_ai.usage.cost", "gen_ai.usage.total_cost", "llm.cost.total", "operation.cost",
+    "langsmith.total_cost",
+)  # fmt: skip
+"""Attributes that state what a call cost, in US dollars: of OpenLIT, OpenInference and Logfire."""
+
+_COST_PARTS = ("llm.cost.prompt", "llm.cost.completion")
+
+_COST_TABLES = ("langfuse.observation.cost_details", "mlflow.llm.cost")
+"""Attributes that hold the costs of a call by kind, as JSON."""
+
+
+def _cost_of(attributes: JsonObject) -> float | None:
+    """What a span says its call cost, in US dollars; None where it says nothing."""
+    tables = [object_in(parse_value(attributes.get(name))) for name in _COST_TABLES]
+    listed = [attributes.get(name) for name in _COSTS]
+    listed += [_first(table, "total", "total_cost") for table in tables]
+    stated = next((cost for one in listed if (cost := _dollars(one)) is not None), None)
+    if stated is not None:
+        return stated
+    parts = [_dollars(attributes.get(name)) for name in _COST_PARTS]
+    parts += [_dollars(cost) for table in tables for cost in table.values()]
+    known = [one for one in parts if one is not None]
+    return sum(known) if known else None
+
+
+def _dollars(value: Json) -> float | None:
+    """An amount; some exporters write numbers as texts."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 < value < math.inf else None
 
 
 NOT_CAPTURED = (

@@ -302,6 +302,7 @@ def with_row(
                 error=recorded_row.error,
                 agent=recorded_row.agent,
                 parent=recorded_row.parent,
+                trace=recorded_row.trace,
                 cost=recorded_row.cost,
             ),
         ),
@@ -343,6 +344,7 @@ def _exchange(
         source=where,
         agent=text_at(row, "agent"),
         parent=text_at(row, "parent"),
+        trace=text_at(row, "traceId"),
         cost=read_cost(row),
     )
 

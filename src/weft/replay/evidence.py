@@ -55,37 +55,48 @@ class Uses(NamedTuple):
 def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
     """What each model event of a log used of what was said or returned before it.
 
-    `instruction` and what the user says before the agent's first word are the task.
+    `instruction` and what the user says before the agent's first word are the task. An agent that
+    runs as a tool, or in a lane of its own, has heard what was said there, and nothing else.
     """
-    task, heard = _HeardTexts(instruction), _HeardTexts()
-    coined: set[str] = set()
+    talks: dict[str | None, _HeardTalk] = {}
     uses: dict[int, tuple[str, ...]] = {}
     at_once: dict[int, frozenset[str]] = {}
     edits: dict[int, EditedLines] = {}
     results = _EditableResults()
-    spoken = False
     for index, event in enumerate(events):
+        talk = talks.setdefault(event.isolation_scope, _HeardTalk(instruction))
         content = event.content
         parts = (content.parts or ()) if content is not None else ()
         if content is not None and content.role == "user":
             for part in parts:
-                (heard if spoken or part.function_response else task).add(part_text(part))
+                is_late = talk.has_begun or part.function_response is not None
+                (talk.heard if is_late else talk.task).add(part_text(part))
                 results.add(part)
             continue
         quoted = evidence_in("\n".join(map(part_text, parts)))
-        spoken = spoken or bool(parts)
-        born = [one for one in quoted if one not in coined and not task.has(one)]
-        used = tuple(one for one in born if heard.has(one))
+        talk.has_begun = talk.has_begun or bool(parts)
+        born = [one for one in quoted if one not in talk.coined and not talk.task.has(one)]
+        used = tuple(one for one in born if talk.heard.has(one))
         # the agent made it up: when it says it again, nothing of the log was used
-        coined.update(one for one in born if one not in used)
+        talk.coined.update(one for one in born if one not in used)
         if used:
             uses[index] = used
-            at_once[index] = frozenset(one for one in used if not heard.has_before(one))
+            at_once[index] = frozenset(one for one in used if not talk.heard.has_before(one))
         edited = results.edited_by(parts)
         if edited is not None:
             edits[index] = edited
-        heard.end_step()
+        talk.heard.end_step()
     return Uses(uses, at_once, edits)
+
+
+class _HeardTalk:
+    """What was said in one conversation of a log so far."""
+
+    def __init__(self, instruction: str) -> None:
+        self.task, self.heard = _HeardTexts(instruction), _HeardTexts()
+        self.coined: set[str] = set()
+        self.has_begun = False
+        """Whether the agent has spoken."""
 
 
 class _HeardTexts:

@@ -21,7 +21,7 @@ from weft.recordings import ExchangeRecord, RecordedBlock
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, declared_tools
 from weft.replay.recorded import RecordedCalls, measure_by_yardstick
-from weft.replay.steps import StepWalk, compile_before
+from weft.replay.steps import Speaker, StepWalk, compile_before, speaker_of
 from weft.session import Event, Session
 from weft.session.provenance import Provenance
 
@@ -55,7 +55,7 @@ class OverlayWalk(StepWalk):
         self._exchanges = {one.event: one for one in recorded.exchanges}
         self._requests = {step.event.id: step.request for step in recorded.steps}
         self._heads: dict[tuple[str, int, int], tuple[Prompt, Agent]] = {}
-        self._logs: dict[str, _AgentLog] = {}
+        self._logs: dict[Speaker, _AgentLog] = {}
         self._by_id = {event.id: event for event in session.events}
         self._is_alone = len({event.author for event in session.events} - {"user"}) < 2
 
@@ -68,11 +68,13 @@ class OverlayWalk(StepWalk):
         agent = self._agent(home, prompt, recorded.dialect, has_body=has_body)
         log = before
         if has_body or not self._is_alone:
-            agent_log = self._logs.setdefault(event.author, _AgentLog(before))
+            agent_log = self._logs.setdefault(speaker_of(event), _AgentLog(before))
             events = self._events_in(exchange, before)
             log = agent_log.read(self._with_added(events, before), event.author)
         named = self._model or NamedModel(prompt.model or "unknown", recorded.dialect)
         config = msgspec.structs.replace(self._settings, model=named, strict=False)
+        if log is not before:  # it holds what the agent was sent, whoever said it
+            event = msgspec.structs.replace(event, branch=None, isolation_scope=None)
         request = compile_before(event, agent, log, config=config)
         request.plan = measure_by_yardstick(request.plan, request.prompt.model)
         if request.dialect == recorded.dialect:
@@ -96,7 +98,9 @@ class OverlayWalk(StepWalk):
     def _events_in(self, exchange: ExchangeRecord, before: Session) -> Iterator[Event]:
         """The events that a request held, in their order and in its words."""
         if exchange.body is None:
-            yield from before.events
+            for one in before.events:
+                if (one.isolation_scope or "") == exchange.lane:
+                    yield one
             return
         times: Counter[str] = Counter()
         for _, together in groupby(exchange.blocks, lambda one: one.event or _turn_of(one)):
@@ -176,16 +180,19 @@ class _AgentLog:
         known = len(self._events)
         if listed[:known] != self._events:
             self._log, known = self._empty, 0
-        fresh = [
-            one
-            if one.author in ("user", author)
-            else msgspec.structs.replace(one, author=author, branch=None, isolation_scope=None)
-            for one in listed[known:]
-        ]
+        fresh = [_as_said_to(author, one) for one in listed[known:]]
         if fresh:
             self._log = self._log.append(*fresh)
         self._events = listed
         return self._log
+
+
+def _as_said_to(author: str, event: Event) -> Event:
+    """An event as one of the conversation of an agent, wherever it was said."""
+    if event.author in ("user", author) and not (event.branch or event.isolation_scope):
+        return event
+    author = "user" if event.author == "user" else author
+    return msgspec.structs.replace(event, author=author, branch=None, isolation_scope=None)
 
 
 def _turn_of(block: RecordedBlock) -> str:

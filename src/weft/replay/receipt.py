@@ -17,7 +17,7 @@ from weft.declare import Node, RunConfig
 from weft.diagnostics import safe
 from weft.ir.block import RECALL
 from weft.markup import text_line, titled_fragment
-from weft.replay.steps import AnsweredStep, Speaker, StepWalk, is_answer, speaker_of
+from weft.replay.steps import AnsweredStep, Speaker, StepWalk, ends_call, is_unanswered, speaker_of
 from weft.session import Event, Session
 from weft.values import Json, JsonObject
 
@@ -242,11 +242,12 @@ def receipt_of_run(
     wanted: dict[str, None] = {}
     before: dict[Speaker, str] = {}
     for event in session.events:
-        if is_answer(event):
+        if ends_call(event):
             speaker = speaker_of(event)
             if event.invocation_id == invocation:
                 wanted |= dict.fromkeys((before.get(speaker, event.id), event.id))
-            before[speaker] = event.id
+            if not is_unanswered(event):
+                before[speaker] = event.id
     walk = StepWalk(root, session, config=config, artifacts=artifacts, answers=frozenset(wanted))
     whole = receipt_of(session, walk.take(session.events))
     mine = [line for line in whole.lines if line.invocation == invocation]

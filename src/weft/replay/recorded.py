@@ -32,8 +32,9 @@ from weft.recordings import ExchangeRecord, RecordedBlock, Recording, exchanges_
 from weft.recordings.providers import LISTS
 from weft.recordings.recording import AGENT, with_events
 from weft.recordings.requests import RequestReader, read_request
-from weft.replay.steps import AnsweredStep, Speaker, StepWalk, speaker_of
+from weft.replay.steps import AnsweredStep, Speaker, StepWalk, is_unanswered, speaker_of
 from weft.session import Event, Session
+from weft.session.provenance import Provenance
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
@@ -199,12 +200,15 @@ class RecordedCalls:
                 continue
             later = (places[one.event] for one in self.exchanges[at:] if one.event)
             place = next(later, len(events))
+            if exchange.follows:
+                place = min(place, places[exchange.follows] + 1)
             before = events[place - 1].timestamp if place else 0.0
             missing = Event(
                 author=AGENT,
                 id=f"call-{exchange.number}",
                 invocation_id=events[place - 1].invocation_id if place else "i1",
-                content=Content(parts=(), role="model"),
+                custom_metadata=Provenance(unanswered=exchange.model).onto(None),
+                isolation_scope=exchange.lane or None,
                 error_code=exchange.error or "no answer was recorded",
                 model_version=exchange.model or None,
                 timestamp=before + 1e-6 * (1 + len(inserted)),
@@ -249,17 +253,21 @@ class RecordedCalls:
         """A step for each call, with the request that was recorded."""
         places = {event.id: at for at, event in enumerate(self.recording.session.events)}
         events = self.recording.session.events
-        prompts = _Prompts(self.recording)
+        prompts: dict[str, _Prompts] = {}
         steps: list[AnsweredStep] = []
         before: dict[Speaker, RecordedRequest] = {}
         for exchange in self.exchanges:
             place = places[exchange.event]
             event = events[place]
-            request = prompts.request(exchange, place)
+            lane = prompts.get(exchange.lane)
+            if lane is None:
+                lane = prompts[exchange.lane] = _Prompts(self.recording, exchange.lane)
+            request = lane.request(exchange, place)
             asked = exchange.started or (events[place - 1].timestamp if place else 0.0)
             speaker = speaker_of(event)
             request.sent(asked, exchange.ended or event.timestamp, before.get(speaker))
-            before[speaker] = request
+            if not is_unanswered(event):  # nobody keeps what was refused
+                before[speaker] = request
             steps.append(AnsweredStep(exchange.number, place, event, request))
         return steps
 
@@ -364,10 +372,11 @@ def _likely_cause(billed: Sequence[int], counted: Sequence[int], recording: Reco
 
 
 class _Prompts:
-    """Makes the prompts of one recording, each from the one before it."""
+    """Makes the prompts of one conversation of a recording, each from the one before it."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, lane: str) -> None:
         self._recording = recording
+        self._lane = lane
         self._keeps = _keeps_requests(recording)
         self._fits: dict[int, tuple[Entry, Entry]] = {}
         self._plans: dict[tuple[str, str, str], tuple[RunConfig, Plan]] = {}
@@ -492,6 +501,8 @@ class _Prompts:
         reader = events[place].author if self._is_team else ""
         log = self._logs.setdefault(reader, _LogItems())
         for position, event in enumerate(events[log.read : place], log.read):
+            if (event.isolation_scope or "") != self._lane:
+                continue
             compaction = event.actions.compaction
             if compaction is not None:  # a summary takes the place of all before it
                 log.items = Strand()
@@ -507,10 +518,10 @@ class _Prompts:
 
     def _make_head(self, model: str) -> Prompt:
         recording = self._recording
-        texts = [text for text in recording.instructions.values() if text]
+        texts = recording.instructions_in(self._lane)
         tools = tuple(
             ToolDecl(tool.name, tool.description, tool.parameters or {}, Origin("tool", tool.name))
-            for tool in recording.tools
+            for tool in recording.tools_of(recording.agents_in(self._lane))
         )
         return Prompt(
             model=model,

@@ -41,7 +41,14 @@ from weft.replay.evidence import (
 from weft.replay.evidence import uses_of as uses_of
 from weft.replay.overlay import OverlayWalk
 from weft.replay.recorded import RecordedCalls, count_by_yardstick, has_requests, is_priced
-from weft.replay.steps import compile_before, is_answer, rebuilding, speaker_of, under_policy
+from weft.replay.steps import (
+    compile_before,
+    ends_call,
+    is_unanswered,
+    rebuilding,
+    speaker_of,
+    under_policy,
+)
 from weft.session import Event, Session
 from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject
@@ -225,8 +232,7 @@ def replay(
         if aside is not None and (load := aside(compiled)) is not None:
             tally.call(load, spent)
         used, edited = uses.by_event.get(index, ()), uses.edits.get(index)
-        # an agent that runs as a tool saw what its caller wrote, and nothing else
-        if answer.isolation_scope is None and (used or edited is not None):
+        if used or edited is not None:
             view = View(compiled, texts, records)
             at_once = uses.at_once.get(index, frozenset[str]())
             tally.evidence(view, index, used, at_once, spent, compiled)
@@ -477,11 +483,16 @@ def requests_of(
     )
     waiting: list[Event] = []
     timed = _has_times(session.events)
+    models = {one.event: one.model for one in recording.exchanges if one.model}
+    asks_several = as_recorded and model == recording.asked_model and len({*models.values()}) > 1
     for index, event in enumerate(_close_last_request(recording)):
-        if is_answer(event) and event.author in roots and _is_asked(recording, event):
+        if ends_call(event) and event.author in roots and _is_asked(recording, event):
             grown = grown.append(*waiting)
             waiting = []
             asked = speaker_of(event)
+            if asks_several and event.id in models:
+                named = recording.name_asked(models[event.id])
+                config = msgspec.structs.replace(config, model=named)
             try:
                 compiled = compile_before(
                     event, roots[event.author], grown, config=config, labels=labels
@@ -496,7 +507,8 @@ def requests_of(
                     compiled.asked = before[asked].answered + gap
                 yield index, event, compiled
                 compiled.answered = event.timestamp if timed else compiled.asked or 1.0
-                before[asked] = compiled
+                if not is_unanswered(event):
+                    before[asked] = compiled
         waiting.append(event)
 
 
@@ -567,7 +579,7 @@ _UNANSWERED = "unanswered"
 def speakers(recording: Recording) -> list[str]:
     """The agents that were asked for an answer, in the order they first were."""
     return list(
-        dict.fromkeys(event.author for event in _close_last_request(recording) if is_answer(event))
+        dict.fromkeys(event.author for event in _close_last_request(recording) if ends_call(event))
     )
 
 
@@ -605,11 +617,12 @@ def _tools(recording: Recording, agent: str, *, as_recorded: bool) -> list[Tool]
     What a request declared is all that it had: nothing is added to a request `as_recorded`.
     """
     # what it had is known; without it, calls tell what there was
-    if as_recorded and recording.declared:
+    if as_recorded and recording.declared and not recording.agent_tools:
         return [*recording.declared]
-    declared = {tool.name for tool in recording.tools}
+    own = recording.tools_of((agent,))
+    declared = {tool.name for tool in own}
     called = _tools_called(recording.session, agent)
-    return [*recording.tools, *(tool for tool in called if tool.name not in declared)]
+    return [*own, *(tool for tool in called if tool.name not in declared)]
 
 
 def _tools_called(session: Session, agent: str) -> list[Tool]:

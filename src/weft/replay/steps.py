@@ -1,7 +1,8 @@
 """The requests of a session's answers, rebuilt from its log.
 
-A step is one answer of a model, counted from 1. Its request is compiled again from the log before
-it, with what instruction providers said then, so nobody is asked and nothing is called.
+A step is one call of a model, counted from 1: its answer, or the error in the place of one. Its
+request is compiled again from the log before it, with what instruction providers said then, so
+nobody is asked and nothing is called.
 """
 
 import dataclasses
@@ -95,14 +96,14 @@ class StepWalk:
             if self._is_asked(events[index]) and speaker_of(events[index]) == speaker:
                 self._place = 0
                 self._go_to(session, index)
-                # one that did not fit its budget was never sent
-                if self._step(events[index]).request is not None:
+                # one that did not fit its budget was never sent; of one that failed nothing is kept
+                if self._step(events[index]).request and not is_unanswered(events[index]):
                     break
         self._go_to(session, place)
         return self._step(last)
 
     def _is_asked(self, event: Event) -> bool:
-        return is_answer(event) and (self._answers is None or event.id in self._answers)
+        return ends_call(event) and (self._answers is None or event.id in self._answers)
 
     def _go_to(self, session: Session, place: int) -> None:
         """Read the events before a place, without rebuilding what they answer."""
@@ -134,7 +135,8 @@ class StepWalk:
         speaker = speaker_of(event)
         # what the provider kept of the request before decides what this one costs
         request.follows(self._before.get(speaker))
-        self._before[speaker] = request
+        if not is_unanswered(event):
+            self._before[speaker] = request
         # no usage: all tokens are counted here, so that they add up, whatever the policy
         request.answered, request.known = event.timestamp, event.provenance.known
         return AnsweredStep(number, place, event, request)
@@ -200,6 +202,10 @@ def before_event(
     home = homes[event.author]
     through = session.before(index + 1)
     labels = labels_of(root, config)
+    if is_unanswered(event):  # no request after it begins with what it asked
+        return _compile_unanswered(
+            home, session, index, dialect=dialect, config=config, labels=labels, artifacts=artifacts
+        )
     part_of = Whole(labels, through) if labels else None
     # None: the state as the log has it
     state = None
@@ -224,12 +230,31 @@ def before_event(
     return after.previous
 
 
+def _compile_unanswered(
+    home: Agent,
+    session: Session,
+    index: int,
+    *,
+    dialect: str | None,
+    config: RunConfig,
+    labels: tuple[Label, ...],
+    artifacts: Mapping[str, str] | None,
+) -> Compilation:
+    """The request that was answered by an error."""
+    event, before = session.events[index], session.before(index)
+    request = partial(compile_before, event, home, before, labels=labels, artifacts=artifacts)
+    compiled = request(config=rebuilding(config))
+    if dialect is not None and dialect != compiled.dialect:
+        compiled = request(config=rebuilding(speaking(dialect, compiled, config)))
+    return compiled
+
+
 def model_events(session: Session, agent: str | None = None) -> list[int]:
-    """The places in the log where a model spoke, or one agent's did."""
+    """The places in the log where a call of a model ended, or of one agent's."""
     return [
         index
         for index, event in enumerate(session.events)
-        if is_answer(event) and agent in (None, event.author)
+        if ends_call(event) and agent in (None, event.author)
     ]
 
 
@@ -358,6 +383,23 @@ def is_answer(event: Event) -> bool:
     if event.partial or is_internal(event) or event.actions.end_of_agent:
         return False
     return event.provenance.yielded is None
+
+
+def is_unanswered(event: Event) -> bool:
+    """Whether a model was asked and an error stands where its answer would.
+
+    It was refused, took too long, or broke off; or what came was empty or not what was asked for.
+    """
+    if not event.error_code or event.content is not None or event.author == "user":
+        return False
+    if event.partial or is_internal(event):
+        return False
+    return event.provenance.unanswered is not None or event.usage is not None
+
+
+def ends_call(event: Event) -> bool:
+    """Whether a call of a model ended with this event: with an answer, or with an error."""
+    return is_answer(event) or is_unanswered(event)
 
 
 def _scope(session: Session, scope: str) -> Session:

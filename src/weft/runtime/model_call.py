@@ -448,7 +448,11 @@ class ModelCall:
         label = self._label(response)
         noted = more is not NOTHING and more != NOTHING
         noted = noted or self._first is not None
-        if signed or compiled.provided or within is not None or miss is not None or noted:
+        unanswered = None
+        if self._is_sent and response.error_code and content is None:
+            unanswered = compiled.prompt.model
+        noted = noted or miss is not None or unanswered is not None
+        if signed or compiled.provided or within is not None or noted:
             maker = response.provenance
             notes = msgspec.structs.replace(
                 more,
@@ -456,6 +460,7 @@ class ModelCall:
                 model=maker.model or compiled.prompt.model if signed else None,
                 instructions=dict(compiled.provided) or None,
                 within=within,
+                unanswered=unanswered,
                 first_piece=self._first,
                 cache_miss=miss.to_dict() if miss is not None else None,
             )

@@ -601,13 +601,14 @@ class Turn:
         event = self.invocation.event(self.agent.name, self.place, error=(code, message))
         if reply is not None:
             # under the id of the reply, so that readers replace what was streamed of it
+            asked = Provenance(unanswered=self.plan.target.model)
             event = msgspec.structs.replace(
                 event,
                 id=reply.id,
                 usage=reply.usage,
                 finish_reason=reply.finish_reason,
                 model_version=reply.model_version,
-                custom_metadata=reply.custom_metadata,
+                custom_metadata=asked.onto(reply.custom_metadata),
             )
         return NodeFailed(await self.invocation.commit(event))
 

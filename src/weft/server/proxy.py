@@ -61,6 +61,7 @@ from weft.server.proxy_relay import (
     AnswerReader,
     ClientRelay,
     UpstreamRequest,
+    describe_refusal,
     forwarded_headers,
     has_body,
     packing_of,
@@ -264,9 +265,8 @@ class Exchanges:
             if relay.is_started:  # the client sees that its stream was cut
                 _log.warning("weft proxy: %s", error.message)
                 return
-            status = 504 if error.code == "timeout" else 502
             message = f"weft proxy: {error.message}"
-            await _failure(scope, status, message)(scope, receive, send)
+            await _failure(scope, _status_of(error), message)(scope, receive, send)
         except Problem:
             raise
         except Exception as error:  # under --strict, or where a request cannot be redacted
@@ -311,6 +311,12 @@ class Exchanges:
         )
         try:
             await self._ask(relay, asking, prepared)
+        except ModelError as error:
+            call.note_failure(_status_of(error), describe_refusal(error))
+            raise
+        except asyncio.CancelledError:
+            call.note_failure(_GONE, "cancelled: the client went away before an answer came")
+            raise
         finally:
             await self._finish(prepared)
 
@@ -415,6 +421,7 @@ class Exchanges:
 
             async def finish() -> None:
                 call.answer = observer.body()
+                call.refusal = observer.refusal(call.dialect, call.status)
                 await self._finish(prepared)
 
             await relay.pass_reply(reply, observer, finish)
@@ -524,6 +531,15 @@ class Exchanges:
             self.log.add(call, prepared.original)
         except Exception as error:
             self.note_fault("record", error, call)
+
+
+_GONE = 499
+"""The status of a call whose client left, as other proxies have it."""
+
+
+def _status_of(error: ModelError) -> int:
+    """The status of a call that no provider answered."""
+    return 504 if error.code == "timeout" else 502
 
 
 def _unpack_answer(reply: "httpx2.Response", raw: bytes) -> bytes:

@@ -63,17 +63,27 @@ class ProxyCall:
         self.session = ""
         self.lane = 0
         self.history = b""
+        self.earlier: frozenset[bytes] = frozenset()
+        """Where its lane could be gone on with before it."""
         self.compacted: Compacted | None = None
         self.answer: JsonObject | None = None
         self.status = 0
         self.recalls = 0
         self.fault = ""
+        self.refusal = ""
+        """Why there is no answer, in words."""
         self.is_logged = False
         self.time = time.time()
 
     def read(self, body: RequestBody) -> None:
         """Take the model from a request that names it."""
         self.model = text_in(body.wire.get("model")) or self.model
+
+    def note_failure(self, status: int, words: str) -> None:
+        """Note that no answer came, or not all of it."""
+        self.status = self.status or status
+        if self.answer is None:
+            self.refusal = words
 
 
 class CallLine(NamedTuple):
@@ -126,7 +136,8 @@ class CallLog:
         self._folder = folder
         self._records = records
         self._show = show
-        self._latest: dict[tuple[str, int], bytes] = {}
+        self._latest: dict[tuple[str, int], frozenset[bytes]] = {}
+        """Where a lane may be gone on with: after its last call, and after those that failed."""
         self._lanes: defaultdict[str, int] = defaultdict(int)
         self._day: tuple[int, float] = (0, 0.0)
         self._spent: defaultdict[str, float] = defaultdict(float)
@@ -173,13 +184,15 @@ class CallLog:
                     break
         if known is not None and (not named or known[0] == named):
             call.session, call.lane = known
-            if self._latest.get(known, head) != head:  # it went on elsewhere already: a fork
+            # it went on elsewhere already: a fork
+            if known in self._latest and head not in self._latest[known]:
                 call.lane = self._new_lane(call.session)
         else:
             begun = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
             call.session = named or f"{begun}-{new_id()[:4]}"
             call.lane = self._new_lane(call.session)
-        self._latest[call.session, call.lane] = call.history
+        call.earlier = self._latest.get((call.session, call.lane), frozenset())
+        self._latest[call.session, call.lane] = frozenset((call.history,))
         self.store.add_head(call.history, call.session, call.lane)
 
     def _new_lane(self, session: str) -> int:
@@ -224,7 +237,9 @@ class CallLog:
         answered = text_in((call.answer or {}).get("id"))
         if answered:
             self.store.add_head(_key(answered), call.session, call.lane)
-            self._latest[call.session, call.lane] = call.history
+            self._latest[call.session, call.lane] = frozenset((call.history,))
+        elif call.answer is None:  # the client may go on as if it had not asked
+            self._latest[call.session, call.lane] = call.earlier | {call.history}
         self.store.add_call(billed)
         try:
             if self._records:
@@ -299,6 +314,8 @@ class CallLog:
             "time": call.time,
             "status": call.status,
         }
+        if call.refusal:
+            envelope["error"] = call.refusal
         line = msgspec.json.encode(envelope)[:-1] + b',"request":'
         line += request.translate(_ONE_LINE)
         line += b',"response":' + msgspec.json.encode(call.answer) + b"}"

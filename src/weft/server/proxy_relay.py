@@ -17,9 +17,10 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from weft.dialects.answers import AnswerShape
-from weft.dialects.stream import Events, Stream
+from weft.dialects.stream import AnswerErrors, Events, Stream
 from weft.errors import ModelError, UsageError
 from weft.models.http import Timeouts, pass_on
+from weft.models.services import without_secrets
 from weft.server.proxy_history import read_json
 from weft.values import JsonObject
 
@@ -36,6 +37,9 @@ _HOPS = frozenset(
 
 _SIZES = frozenset((b"content-length", b"content-encoding"))
 _NOTHING: frozenset[bytes] = frozenset()
+
+_LONGEST_REFUSAL = 64_000
+"""Bytes of an error that are read."""
 
 
 class UpstreamRequest(NamedTuple):
@@ -147,10 +151,11 @@ class AnswerReader:
         self._unpack: Callable[[bytes], bytes] | None = None
         if packed == "gzip":
             self._unpack = zlib.decompressobj(31).decompress
-        self._reads = packed in ("identity", "gzip") and reply.status_code < 400
+        self._reads = packed in ("identity", "gzip")
+        self._is_refusal = reply.status_code >= 400
         self._events: Events | None = None
         self._stream: Stream | None = None
-        if "event-stream" in reply.headers.get("content-type", ""):
+        if "event-stream" in reply.headers.get("content-type", "") and not self._is_refusal:
             self._events, self._stream = Events(), form.stream()
         self._whole = bytearray()
         length = reply.headers.get("content-length", "")
@@ -167,7 +172,8 @@ class AnswerReader:
         try:
             data = self._unpack(piece) if self._unpack is not None else piece
             if self._events is None or self._stream is None:
-                self._whole += data
+                if not self._is_refusal or len(self._whole) < _LONGEST_REFUSAL:
+                    self._whole += data
                 return
             for name, text in self._events.feed(data):
                 event = msgspec.json.decode(text)
@@ -180,8 +186,8 @@ class AnswerReader:
             self._reads = False
 
     def body(self) -> JsonObject | None:
-        """The whole answer, as far as it could be read."""
-        if not self._reads:
+        """The whole answer, as far as it could be read; a refusal is none."""
+        if not self._reads or self._is_refusal:
             return None
         if self._stream is None:
             value = read_json(bytes(self._whole))
@@ -190,6 +196,18 @@ class AnswerReader:
             return self._stream.body()
         except ModelError:
             return None
+
+    def refusal(self, dialect: str, status: int) -> str:
+        """What the provider said in the place of an answer, in words; "" where it answered."""
+        if not self._is_refusal:
+            return ""
+        text = bytes(self._whole).decode("utf-8", "replace") if self._reads else ""
+        return describe_refusal(AnswerErrors(dialect).failure(status, None, text))
+
+
+def describe_refusal(error: ModelError) -> str:
+    """Why there is no answer, as a recording has it: without keys."""
+    return without_secrets(f"{error.code}: {error.message}")
 
 
 async def reply_pieces(reply: "httpx2.Response") -> AsyncGenerator[bytes, None]:

@@ -107,6 +107,8 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     """What the model that answered could not be sent, in words."""
     attempts: list[Json] | None = None
     """The attempts that the answer took, where it took more than one."""
+    unanswered: str | None = None
+    """The model that was asked, on an error that stands where its answer would."""
     cached_content: str | None = None
     """The name under which the provider keeps the start of the request."""
     known: int | None = None

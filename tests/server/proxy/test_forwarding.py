@@ -434,6 +434,53 @@ def test_a_provider_that_hangs_dies_or_is_not_there() -> None:
         assert "AIza" not in answer.text
 
 
+def test_calls_without_an_answer_are_recorded_with_why_and_do_not_part_a_conversation() -> None:
+    answer = {"role": "assistant", "content": "Sun."}
+    body = {"id": "r1", "choices": [{"index": 0, "finish_reason": "stop", "message": answer}]}
+    refusal = {"error": {"message": "slow down: sk-" + "a1B2" * 8, "code": "rate_limit_exceeded"}}
+    never = threading.Event()
+
+    def script(seen: Seen, number: int) -> Reply:
+        last = seen.json["messages"][-1]["content"]
+        if last == "refused":
+            return Reply(json.dumps(refusal).encode(), 429)
+        if last in ("late", "left"):
+            return Reply(b"", wait=never)
+        return Reply(json.dumps(body).encode())
+
+    said = [{"role": "user", "content": "Weather?"}]
+    with proxying(script, timeouts=Timeouts(read=0.3, first_byte=0.3)) as proxy:
+
+        def ask(*more: str, seconds: float = 60) -> int:
+            words = [{"role": "user", "content": text} for text in more]
+            request = {"model": "gpt-5", "messages": [*said, *words]}
+            with httpx2.Client(timeout=seconds) as client:
+                return client.post(f"{proxy.url}/v1/chat/completions", json=request).status_code
+
+        assert ask() == 200
+        said.append(answer)
+        assert ask("refused") == 429
+        assert ask("late") == 504
+        exchanges = proxy.application.exchanges
+        exchanges.settings = exchanges.settings._replace(timeouts=Timeouts())
+        with pytest.raises(httpx2.ReadTimeout):
+            ask("left", seconds=0.5)
+        proxy.line(3)
+        assert ask("More?") == 200
+        never.set()
+        headers = {"authorization": f"Bearer {proxy.application.token}"}
+        with httpx2.Client(base_url=f"{proxy.url}/weft/inspect/api", headers=headers) as page:
+            (row,) = page.get("sessions").json()
+            film = page.get("film", params={"session": row["key"]}).json()
+    errors = [frame["error"] for frame in film["frames"]]
+    assert [bool(error) for error in errors] == [False, True, True, True, False]
+    assert errors[1].startswith("rate_limited: slow down")
+    assert "a1B2" not in errors[1]
+    assert errors[2].startswith("timeout: ")
+    assert errors[3].startswith("cancelled: ")
+    assert [line.status for line in proxy.lines] == [200, 429, 504, 499, 200]
+
+
 def test_a_client_that_leaves_ends_the_request_upstream() -> None:
     never = threading.Event()
 

@@ -1,5 +1,5 @@
 // What stands out in a session, and the answer next to its request.
-import { html, useEffect, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { Problem, Ticked, Waiting, cost, embedded, many, number, placeOf, tryPolicy, useAnswer } from "./common.js";
 import { Media, Prose } from "./text.js";
 
@@ -23,15 +23,18 @@ const clock = (time) => (time > 1e8 ? new Date(time * 1000).toLocaleString() : "
 // What was said, how long it took, and its bill, next to what was promised.
 export function Answer({ session, step, film, show }) {
   const { data, error } = useAnswer("answer", { session, step });
+  // While the answer of another call travels the card keeps its height: nothing jumps.
+  const box = useRef(null), [high, setHigh] = useState(0);
+  useLayoutEffect(() => { if (box.current) setHigh(box.current.offsetHeight); }, [data]);
   if (error) return html`<section class="card answer"><${Problem} text=${error} /></section>`;
-  if (!data || data.number !== step) return html`<section class="card answer"><${Waiting} /></section>`;
+  if (!data || data.number !== step) return html`<section class="card answer travels" style=${`min-height: ${high}px`}><${Waiting} /></section>`;
   const frame = film.frames[step - 1], facts = [
     ["when", clock(data.time)], ["first token", seconds(data.first)], ["took", seconds(data.seconds)],
     ["tries", data.attempts.length > 1 ? `${data.attempts.length}: ${data.attempts.map((one) => one.outcome || one.code || "").filter(Boolean).join(", ")}` : ""],
     ["repeats", data.retries ? `call ${data.retries}` : ""], ["failed before", data.fallback.map((one) => `${one.model} (${one.code})`).join(", ")],
     ["ended", data.finish && data.finish.toLowerCase().replace(/_/g, " ")], ["returned", data.rejected],
   ].filter(([, value]) => value);
-  return html`<section class="card answer" data-testid="answer" aria-label=${`answer of call ${step}`}>
+  return html`<section class="card answer" data-testid="answer" ref=${box} aria-label=${`answer of call ${step}`}>
     <div class="bar"><h2>Answer</h2><span class="dim">${data.agent}${data.model && ` · ${data.model}`}</span></div>
     ${data.error && html`<p class="red">${data.error}</p>`}
     <div class="said" tabindex="0" role="group" aria-label="what was answered">${data.parts.map((part) => html`<${Piece} part=${part} result=${part.id && data.results[part.id]} session=${session} event=${frame && frame.event} film=${film} show=${show} />`)}

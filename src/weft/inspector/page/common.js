@@ -97,8 +97,8 @@ function joined(data) {
   const whole = { ...data }, packed = data.packed || [];
   for (const name of packed) whole[name] = data[name].flatMap((n) => parts[n]);
   for (const name of ["segments", "ages"]) if (packed.includes(name)) { let at = 0; whole[name] = whole[name].map(([length, ...rest]) => [(at += length), ...rest]); }
-  if (packed.includes("chains")) whole.chains = Object.fromEntries(whole.chains);
-  if (whole.rows) whole.rows = whole.rows.map((row) => ({ ...row, text: texts[row.text] }));
+  if (packed.includes("chains")) whole.chains = Object.fromEntries(whole.chains.map(([event, links]) => [event, links.map((link) => ({ ...link, before: texts[link.before], after: link.after === null ? null : texts[link.after] }))]));
+  for (const name of ["rows", "left_out"]) if (packed.includes(name)) whole[name] = whole[name].map((row) => ({ ...row, text: texts[row.text] }));
   if (whole.text) whole.text = whole.text.map((n) => texts[n]).join("");
   return whole;
 }
@@ -227,15 +227,17 @@ export function placeOf(film, id) {
 
 // Where something comes from, in words of the reader.
 const FIELDS = { instruction: "instruction", global_instruction: "instruction for all agents", description: "description", output: "schema of the answer" };
+const BLANK_LINE = "a blank line between two texts";
 const TURN = /^(?:messages|input|contents)\/(\d+)/;
 function plainOrigin(origin) {
   const of = origin.agent ? ` of ${origin.agent}` : "";
   if (origin.kind === "field") return `${FIELDS[origin.name] || origin.name.replace(/_/g, " ")}${of}`;
   if (origin.kind === "tool") return `tool ${origin.name}`;
-  if (origin.kind === "dialect") return "the provider's format";
+  if (origin.kind === "dialect") return origin.name === "blank line" ? BLANK_LINE : "the provider's format";
   if (origin.kind === "pass") return `added by ${origin.name}`;
   if (origin.kind === "config") return `setting ${origin.name}`;
   const turn = TURN.exec(origin.name);
+  if (origin.kind === "event" && origin.name.startsWith("system/")) return "system text";
   if (origin.kind === "event" && turn) return `message ${Number(turn[1]) + 1}`;
   return origin.words.replace(/\b([0-9a-f]{8})[0-9a-f]{24}\b/g, "$1…");
 }
@@ -247,7 +249,7 @@ export function named(origin, film) {
   return `event ${event.index + 1}, ${event.author}`;
 }
 export const withNumbers = (text, film) =>
-  text.replace(/\b(\w+)\.(instruction|global_instruction):\d+/g, "$2 of $1").replace(/\(?event (?:messages|input|contents)\/(\d+)(?:#\d+)?\)?/g, (_, n) => `message ${Number(n) + 1}`).replace(/\d{4,}(?= tokens)/g, (n) => number(Number(n))).replace(/dialect blank line/g, "the provider's format").replace(/\b(?:event )?([0-9a-f]{32})(#\d+)?/g, (whole, id) => (placeOf(film, id) ? `event ${placeOf(film, id).index + 1}` : `${id.slice(0, 8)}…`));
+  text.replace(/\b(\w+)\.(instruction|global_instruction):\d+/g, "$2 of $1").replace(/\(?event (?:messages|input|contents)\/(\d+)(?:#\d+)?\)?/g, (_, n) => `message ${Number(n) + 1}`).replace(/\d{4,}(?= tokens)/g, (n) => number(Number(n))).replace(/dialect blank line/g, BLANK_LINE).replace(/\b(?:event )?([0-9a-f]{32})(#\d+)?/g, (whole, id) => (placeOf(film, id) ? `event ${placeOf(film, id).index + 1}` : `${id.slice(0, 8)}…`));
 
 // Small parts
 // Names stand between backticks in what the server says.

@@ -66,7 +66,7 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
   };
   const mark = (n, name) => n > 0 && html`<rect class=${name} data-step=${n} x=${side + places.xs[n - 1] - 1} y="0" width=${Math.max(3, places.ws[n - 1])} height=${high} />`;
   const shown = over || now;
-  if (isFolded) return html`<div class="bar folded"><button aria-expanded="false" onClick=${() => setFolded(false)}>show the strip</button><span class="caption" data-testid="caption">${shown > 0 && html`<${Caption} frame=${frames[shown - 1]} ghost=${ghosts && ghosts[shown - 1]} />`}</span></div>`;
+  if (isFolded) return html`<div class="bar folded"><button aria-expanded="false" onClick=${() => setFolded(false)}>show the strip</button><span class="caption" data-testid="caption">${shown > 0 && html`<${Caption} frame=${frames[shown - 1]} ghost=${ghosts && ghosts[shown - 1]} />`}</span><${Failed} frames=${frames} now=${now} go=${go} /></div>`;
   return html`<div>
     <div class="film" ref=${box} data-testid="film" data-frames=${frames.length} tabindex="0" role="slider" aria-label=${label}
       aria-valuemin="1" aria-valuemax=${frames.length} aria-valuenow=${now} aria-valuetext=${now ? describe(frames[now - 1], names) : ""}>
@@ -75,7 +75,7 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
         ${mark(now, "now")}${drawn}${over !== now && mark(over, "over")}</svg></div>
     ${shown > 0 && html`<p class="caption" data-testid="caption"><${Caption} frame=${frames[shown - 1]} ghost=${ghosts && ghosts[shown - 1]} /></p>`}
     <div class="legend dim">${SOURCES.filter((s) => frames.some((f) => f.sources && f.sources[s])).map((s) => html`<span><i class="key" style=${`background: var(--${s})`}></i>${WORDS[s] || s}</span>`)}
-      <span><i class="key hatched"></i>cached</span>${ghosts && ghosts.some((g, i) => g && frames[i] && g.tokens > (frames[i].tokens || 0)) && html`<span><i class="key ghostly"></i>plain history</span>`}${frames.some((f) => f.broken) && html`<span><i class="dot red"></i>cache broken</span>`}<span class="grow"></span>
+      <span><i class="key hatched"></i>cached</span>${ghosts && ghosts.some((g, i) => g && frames[i] && g.tokens > (frames[i].tokens || 0)) && html`<span><i class="key ghostly"></i>plain history</span>`}${frames.some((f) => f.broken) && html`<span><i class="dot red"></i>cache broken</span>`}<${Failed} frames=${frames} now=${now} go=${go} /><span class="grow"></span>
       ${hasTimes && html`<span class="switch" role="group" aria-label="axis of the strip"><button aria-pressed=${!isTimed} class=${isTimed ? "" : "on"} onClick=${() => setTimed(false)}>by call</button><button aria-pressed=${isTimed} class=${isTimed ? "on" : ""} onClick=${() => setTimed(true)}>by time</button></span>`}
       ${frames.length > 20 && html`<span class="bar" role="group" aria-label="zoom of the strip"><button onClick=${() => setZoom(Math.max(1, zoom / 2))} disabled=${zoom <= 1} aria-label="narrower bars">−</button><button onClick=${() => setZoom(Math.min(32, zoom * 2))} disabled=${wide >= 64} aria-label="wider bars">+</button>
         <label>go to call <input type="number" min="1" max=${frames.length} value=${now} aria-label="go to call" onChange=${(e) => Number(e.target.value) && go(Number(e.target.value))} /></label></span>`}</div></div>`;
@@ -84,16 +84,24 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
 export const highest = (film, ghosts) =>
   film.frames.reduce((n, f, i) => Math.max(n, f.tokens || 0, (ghosts && ghosts[i] && ghosts[i].tokens) || 0), 1);
 
+// How many calls failed; a click goes to the next of them.
+function Failed({ frames, now, go }) {
+  const failed = frames.filter((f) => f.error);
+  if (!failed.length) return null;
+  const next = failed.find((f) => f.number > now) || failed[0];
+  return html`<button class="link red" data-testid="failed" title=${`go to call ${next.number}`} onClick=${() => go(next.number)}><i class="key framed" aria-hidden="true"></i>${many(failed.length, "call")} failed</button>`;
+}
+
 const describe = (f, names) =>
   `${f.number}. ${names.get(laneOf(f))}: ${number(f.tokens)} tokens, ${number(f.cached)} cached, ${cost(f.cost, f.money)}`
-  + (f.calls.length ? `; calls ${f.calls.map((c) => c.name).join(", ")}` : "") + (f.error ? `; ${f.error}` : "");
+  + (f.calls.length ? `; calls ${f.calls.map((c) => c.name).join(", ")}` : "") + (f.error ? `; failed: ${f.error}` : "");
 
-const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) !== f.agent && html` <span class="dim">${f.scope ? "called as a tool" : `in ${f.branch}`}</span>`}${f.seconds > 0.05 && html` <span class="dim">${f.seconds.toFixed(1)} s</span>`}
+const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) !== f.agent && html` <span class="dim">${f.scope ? (/^conversation \d+$/.test(f.scope) ? "in a conversation of its own" : "called as a tool") : `in ${f.branch}`}</span>`}${f.seconds > 0.05 && html` <span class="dim">${f.seconds.toFixed(1)} s</span>`}
   ${f.problem ? html` <span class="red">the request cannot be rebuilt: ${f.problem}</span>` : html` · ${many(f.tokens, "token")}, <span class="green">${number(f.cached)} cached</span>, ${cost(f.cost, f.money)}`}
   ${f.reported && f.reported.prompt && (f.reported.prompt !== f.tokens || (f.reported.cached || 0) !== f.cached) && html` <span class="dim">· the provider counted ${number(f.reported.prompt)} tokens, ${number(f.reported.cached || 0)} cached</span>`}
   ${ghost && ghost.tokens !== f.tokens && html` <span class="dim">· plain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}</span>`}
   ${f.calls.length > 0 && html` · calls ${f.calls.map((c) => c.name).join(", ")}`}
-  ${f.error && html` · <span class="red">${f.error}</span>`}
+  ${f.error && html` · <span class="red">failed: ${f.error}</span>`}
   ${f.broken && html` · <span class="red">the cache broke at ${f.broken.split(": ")[0]}</span>`}`;
 
 const clipped = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
@@ -103,7 +111,7 @@ function draw(frames, ghosts, { side, wide, most, lanes, names, places }) {
   const base = TOP + HIGH, w = isTimed ? Math.min(8, wide) : wide > 6 ? wide - 2 : wide > 3 ? wide - 1 : wide, y = (tokens) => (HIGH * tokens) / most;
   const box = (x, top, h, room = w) => `M${x.toFixed(1)} ${top.toFixed(1)}h${room.toFixed(1)}v${h.toFixed(1)}h-${room.toFixed(1)}z`;
   const fills = new Map(), add = (fill, path) => fills.set(fill, (fills.get(fill) || "") + path);
-  let cached = "", ghost = "", shade = "", turns = "", broken = "", calls = "", quiet = "", failed = "";
+  let cached = "", ghost = "", shade = "", turns = "", broken = "", calls = "", quiet = "", failed = "", framed = "";
   const labels = [], every = Math.ceil(34 / wide);
   frames.forEach((f, i) => {
     const x = side + places.xs[i], long = isTimed ? places.ws[i] : w, row = base + 15 + LANE * lanes.indexOf(laneOf(f)), plain = ghosts && ghosts[i];
@@ -117,8 +125,13 @@ function draw(frames, ghosts, { side, wide, most, lanes, names, places }) {
     }
     if (i && f.invocation !== frames[i - 1].invocation && wide >= 4) turns += `M${(x - 1).toFixed(1)} ${TOP}V${base + 8}`;
     if (f.broken) broken += `M${(x + w / 2 - 2.5).toFixed(1)} ${base + 7}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0 -5 0`;
-    if (f.problem || f.error) failed += box(x, base - 4, 4);
-    if (f.calls.length) calls += box(x, row, 10, long); else quiet += box(x, row + 3, 4, long);
+    if (f.problem) failed += box(x, base - 4, 4);
+    // A call that failed is framed, from its foot to the row of its lane, however small its request is.
+    if (f.error) {
+      const head = Math.min(top, base - 14) - 2;
+      framed += `M${(x + 1).toFixed(1)} ${head.toFixed(1)}h${Math.max(1, w - 2).toFixed(1)}V${base}h-${Math.max(1, w - 2).toFixed(1)}z`;
+      failed += box(x, base - 5, 5) + box(x, row, 10, long);
+    } else if (f.calls.length) calls += box(x, row, 10, long); else quiet += box(x, row + 3, 4, long);
     if (f.calls.length && long >= 42) labels.push(html`<text class="call" x=${x + 3} y=${row + 8.5}>${clipped(f.calls[0].name, Math.floor((long - 4) / 5.4))}</text>`);
     if (!isTimed && (i + 1) % every === 0 && (wide >= 20 || (i + 1) % (5 * Math.ceil(every / 5)) === 0)) labels.push(html`<text x=${x + w / 2} y=${base + 26 + LANE * lanes.length} text-anchor="middle">${f.number}</text>`);
   });
@@ -128,6 +141,6 @@ function draw(frames, ghosts, { side, wide, most, lanes, names, places }) {
     ${lanes.length > 1 && lanes.map((lane, i) => html`<text x=${side - 8} y=${base + 23 + LANE * i} text-anchor="end"><title>${lane}</title>${clipped(names.get(lane), 18)}</text>`)}
     <path class="turns" d=${turns} /><path class="shade" d=${shade} /><path class="ghost" d=${ghost} />
     ${[...fills].map(([source, path]) => html`<path data-source=${source} d=${path} fill=${`var(--${source})`} />`)}
-    <path data-source="cached" d=${cached} fill="url(#hatch)" /><path d=${failed} fill="var(--red)" /><path class="broken" d=${broken} fill="var(--red)" />
+    <path data-source="cached" d=${cached} fill="url(#hatch)" /><path class="frame" d=${framed} /><path class="failed" d=${failed} fill="var(--red)" /><path class="broken" d=${broken} fill="var(--red)" />
     <path class="calls" d=${calls} fill="var(--results)" /><path d=${quiet} fill="var(--model)" />${labels}`;
 }

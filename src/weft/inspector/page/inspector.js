@@ -101,7 +101,7 @@ function Session({ place, setPlace, open, help }) {
         <span class="grow"></span>
         ${!embedded && html`<${Export} session=${session} hidden=${film.data ? film.data.hidden : []} />`}
         <button onClick=${() => go(now - 1)} disabled=${now <= 1} aria-label="call before">←</button>
-        <span data-testid="step">${now} / ${frames.length}</span>
+        <span data-testid="step">${now} / ${frames.length}</span><${Arrivals} count=${frames.length} isLast=${now === frames.length} go=${go} />
         <button onClick=${() => go(now + 1)} disabled=${now >= frames.length} aria-label="next call">→</button>
         <button onClick=${help} aria-label="keys" title="keys">?</button>
       </div>
@@ -125,6 +125,14 @@ function Export({ session, hidden }) {
   const address = `inspect/api/export?session=${encodeURIComponent(session)}`;
   const [title, other] = hidden.length ? [`without what the agents hide: ${hidden.join(", ")}`, true] : ["the log as it is stored: no agent hides anything", false];
   return html`<span class="hide exports"><a href=${address} title=${title} download>Export as one file</a>${other && html` <span class="dim">redacted, or</span> <a href=${`${address}&raw=true`} title=${`with what the agents hide: ${hidden.join(", ")}`} download>as stored</a>`}</span>`;
+}
+
+// The calls that came since another one than the last is looked at; a click goes to the newest.
+function Arrivals({ count, isLast, go }) {
+  const known = useRef(0);
+  if (isLast || !known.current) known.current = count;
+  const fresh = count - known.current;
+  return html`<span role="status" class="arrivals">${fresh > 0 && html`<button class="badge" data-testid="arrivals" onClick=${() => go(count)} title=${`go to call ${count}`}>${number(fresh)} new</button>`}</span>`;
 }
 
 // What an exported file holds.
@@ -288,8 +296,8 @@ function Line({ s, open, asking, setAsking, answered, canAnswer, has }) {
   const href = hrefOf(s.key);
   const go = (e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); open(s.key); };
   const badge = s.waiting ? (canAnswer ? html`<button class="badge" aria-expanded=${asking} onClick=${(e) => { e.stopPropagation(); setAsking(asking ? "" : s.key); }}>${s.waiting} waiting: answer</button>` : html`<span class="badge">${s.waiting} waiting</span>`) : "";
-  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.first || s.id}</a>${(s.hit || s.first) && html`<div class="first">${s.hit ? `… ${s.hit} …` : html`<code>${s.id}</code>`}</div>`}</td>${cell("app", "", html`<span title=${s.app}>${s.app}</span>`)}${cell("user", "", html`<span title=${s.user}>${s.user}</span>`)}${cell("agents", "", html`<span title=${(s.agents || []).join(", ")}>${namesIn(s.agents)}</span>`)}${cell("models", "mono", html`<span title=${(s.models || []).join(", ")}>${namesIn(s.models)}</span>`)}${cell("steps", "n", number(s.steps))}
-      ${cell("tokens", "n", s.tokens ? html`<span title=${s.counted ? "counted by Weft, without the answers: the provider reported nothing" : "reported by the provider"}>${s.counted ? "≈ " : ""}${number(s.tokens)}<span class="unit"> tok</span></span>` : s.counting ? html`<span title="being counted: the provider reported nothing">…</span>` : "–")}${cell("cached", "n", s.tokens ? cachedShare(s) : "–")}${cell("cost", "n", s.tokens ? html`<span title=${unpriced(s, s.steps)}>${cost(s.cost, s.money)}${s.unpriced ? html`<div class="first">without ${many(s.unpriced, "call")}</div>` : ""}</span>` : "–")}
+  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.first || s.id}</a>${(s.hit || s.first) && html`<div class="first">${s.hit ? `… ${s.hit} …` : html`<code>${s.id}</code>`}</div>`}</td>${cell("app", "", html`<span title=${s.app}>${s.app}</span>`)}${cell("user", "", html`<span title=${s.user}>${s.user}</span>`)}${cell("agents", "", html`<span title=${(s.agents || []).join(", ")}>${namesIn(s.agents)}</span>`)}${cell("models", "mono", html`<span title=${(s.models || []).join(", ")}>${namesIn(s.models)}</span>`)}${cell("steps", "n", html`${number(s.steps)}<span class="unit">${s.steps === 1 ? " call" : " calls"}</span>`)}
+      ${cell("tokens", "n", s.tokens ? html`<span title=${s.counted ? "counted by Weft, without the answers: the provider reported nothing" : "reported by the provider"}>${s.counted ? "≈ " : ""}${number(s.tokens)}<span class="unit"> tok</span></span>` : s.counting ? html`<span title="being counted: the provider reported nothing">…</span>` : "–")}${cell("cached", "n", s.tokens ? html`${cachedShare(s)}<span class="unit"> cached</span>` : "–")}${cell("cost", "n", s.tokens ? html`<span title=${unpriced(s, s.steps)}>${cost(s.cost, s.money)}${s.unpriced ? html`<div class="first">without ${many(s.unpriced, "call")}</div>` : ""}</span>` : "–")}
       <td>${s.errors ? html`<span class="badge red">${many(s.errors, "error")}</span>` : ""} ${badge}</td>
       ${has.has("updated") && html`<td class="n dim" title=${timeOf(s) ? new Date(s.updated * 1000).toLocaleString() : ""}>${timeOf(s) ? ago(s.updated) : ""}</td>`}</tr>
     ${asking && html`<tr class="answers"><td class="whole" colspan="10"><${Answers} session=${s.key} open=${open} answered=${answered} /></td></tr>`}`;
