@@ -95,12 +95,14 @@ def _describe(recording: Recording, place: int, spans: SpansAround) -> _TracedTa
 
 def _group_by_trace(talks: Iterable[_TracedTalk]) -> Iterator[list[_TracedTalk]]:
     """Conversations that share a trace, also through another one that goes on in several."""
-    groups: list[list[_TracedTalk]] = []
+    groups: dict[str, list[_TracedTalk]] = {}
     for talk in talks:
-        same = [one for one in groups if any(other.traces & talk.traces for other in one)]
-        groups = [one for one in groups if one not in same]
-        groups.append([*(other for one in same for other in one), talk])
-    for group in groups:
+        same = {id(groups[trace]): groups[trace] for trace in talk.traces if trace in groups}
+        group, *others = sorted(same.values(), key=len, reverse=True) or [list[_TracedTalk]()]
+        for moved in (*(one for other in others for one in other), talk):
+            group.append(moved)
+            groups |= dict.fromkeys(moved.traces, group)
+    for group in {id(one): one for one in groups.values()}.values():
         yield sorted(group, key=lambda one: (one.started, one.place))
 
 
@@ -153,13 +155,12 @@ def _join(recordings: Sequence[Recording]) -> Recording:
     )
     ids: dict[tuple[int, str], str] = {}
     events: list[Event] = []
-    turns: list[tuple[str, int]] = []
+    turns = set[tuple[str, int]]()
     turn = 0
     for number, (_, lane, _, trace, event) in enumerate(placed, 1):
         is_new = lane == 0 and event.author == "user" and not event.results
         turn += is_new
-        if (trace, turn) not in turns:
-            turns.append((trace, turn))
+        turns.add((trace, turn))
         ids[lane, event.id] = f"e{number}"
         events.append(
             replace_fields(
