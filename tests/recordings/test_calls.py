@@ -319,10 +319,39 @@ def _responded(id: str, text: str) -> JsonObject:
     return {"id": id, "object": "response", "status": "completed", "output": [item]}
 
 
+_TOOL: JsonObject = {
+    "type": "function",
+    "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},
+}
+
+
 def test_conversations_that_are_no_calls_stay_apart() -> None:
     talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
     data = "\n".join(json.dumps({"messages": talk}) for _ in range(3)).encode()
     assert len([*read_recordings(data, name="runs.jsonl")]) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "made"), [({}, 2), ({"tools": [_TOOL]}, 2), ({"model": "gpt-5"}, 1)], ids=str
+)
+@pytest.mark.parametrize("count", [1, 3])
+def test_chats_that_end_with_the_users_words_are_the_same_alone_and_with_others(
+    count: int, fields: JsonObject, made: int
+) -> None:
+    """Of one with a model, the request is known; of others, what was answered."""
+    chats = [
+        {
+            "messages": [
+                {"role": role, "content": f"{number} {turn}"}
+                for turn in range(3)
+                for role in ("user", "assistant")
+            ][:-1],
+            **fields,
+        }
+        for number in range(count)
+    ]
+    read = [*read_recordings("\n".join(map(json.dumps, chats)).encode(), name="chats.jsonl")]
+    assert [requests([one]) for one in read] == [made] * count
 
 
 def test_a_call_that_failed_does_not_part_the_conversation_it_was_made_in() -> None:

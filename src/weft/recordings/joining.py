@@ -39,9 +39,9 @@ def join_calls(
     """The recordings of one file, its calls joined; other recordings do not change.
 
     Of a call only what is new in it is kept: a log repeats each word in every later line. If each
-    is of a file of its own, they are a log only where one of them goes on with another. Those that
-    are `in_order` of time are taken one by one as they come. Of a file that `is_large`, the
-    conversations that were not gone on with for longest are kept on disk.
+    is of a file of its own, or none says how it ended, they are a log only where one of them goes
+    on with another. Those that are `in_order` of time are taken one by one as they come. Of a file
+    that `is_large`, the conversations that were not gone on with for longest are kept on disk.
     """
     log = _CallLog(_Room() if is_large else None)
     # each conversation is in the place of its first call
@@ -51,7 +51,8 @@ def join_calls(
         if conversation is not None:
             places.append(conversation)
     conversations = [one for one in places if isinstance(one, _Conversation)]
-    is_log = log.count > (len(conversations) if of_files else 1)
+    # chats that end with the user's words are no calls whose answers nobody recorded
+    is_log = log.count > (1 if log.has_ends and not of_files else len(conversations))
     _find_starters(conversations)
     for place in places:
         if isinstance(place, _Conversation):
@@ -147,6 +148,8 @@ class _CallLog:
         self._by_record: dict[tuple[str, int], _Conversation] = {}
         """By the id of an answer and all that was recorded of the call."""
         self.count = 0
+        self.has_ends = False
+        """Whether it says of any call how it ended."""
 
     def take(self, call: Recording) -> "_Conversation | None":
         """Add a call to its conversation; a new conversation, where it begins one."""
@@ -157,6 +160,7 @@ class _CallLog:
             self._by_record[record].repeated.append(call.source)
             return None
         self.count += 1
+        self.has_ends |= not call.asks or (call.call is not None and call.call.failed)
         past, start = None, 0
         if follows in self._by_reply:
             past, length = self._by_reply[follows]
