@@ -449,9 +449,12 @@ def count_kinds(values: list[Value]) -> Counter[str]:
                 note("results", one[key])
         if kind in ("tool_use", "tool-call") or kind.endswith("_call"):
             note("calls", one)
-        elif kind in ("tool_result", "tool-result", "tool-return", "function_call_result"):
-            note("results", one)
-        elif kind.endswith("_output"):
+        elif kind in (
+            "tool_result",
+            "tool-result",
+            "tool-return",
+            "function_call_result",
+        ) or kind.endswith("_output"):
             note("results", one)
         elif kind == "function" and isinstance(one.get("function"), dict) and one.get("id"):
             note("calls", one)
