@@ -53,3 +53,22 @@ def test_trouble_on_a_page_matters_more_than_other_lines() -> None:
     lines = markup_lines(f"<body>{rows}<p>fatal: disk is full</p></body>")
     assert lines[-1] == Line("fatal: disk is full", 12.0)
     assert {line.weight for line in lines[:-1]} == {6.0, 1.0}
+
+
+@pytest.mark.parametrize("unit", ["<p ", "<a href='", "<!-- ", "</p ", "<![CDATA[", "<a href=\"x'"])
+def test_a_page_of_beginnings_is_not_read_to_its_end_from_each_of_them(
+    unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def count(self: _Page, start: int, end: int) -> int:
+        nonlocal looks
+        looks += end < 0
+        return require(self, start, end)
+
+    require = _Page._require_end
+    monkeypatch.setattr(_Page, "_require_end", count)
+    lines = markup_lines(f"<div>three words here</div>{unit * 5_000}")
+    assert lines[0].text == "three words here"
+    assert looks <= 51
+    assert len(str(lines)) > 10_000

@@ -245,19 +245,20 @@ _ASIDE = frozenset(("nav", "footer", "aside"))
 
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 
+# Groups are not possessive: before Python 3.11.5 one that has a choice in it matches too much.
 _MARKUP = late_pattern(
     r"([^<]*+)<(?:/([A-Za-z][A-Za-z0-9-]*+)[ \t\n\r\f]*+"
     r"|([A-Za-z][A-Za-z0-9-]*+)"
     r"((?:[ \t\n\r\f]++[A-Za-z_:@][A-Za-z0-9_:.@-]*+"
-    r"(?:=(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'<>=`/&]++(?=[ \t\n\r\f>])))?+)*+)"
+    r"(?:=(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'<>=`/&]++(?=[ \t\n\r\f>])))?)*)"
     r"[ \t\n\r\f]*+(/?))>"
 )
 """Text up to a plain tag; its name if it ends something, else its name, attributes and slash."""
 
-_COMMENT = late_pattern(r"<!--(?![>-])(?:[^-]++|-(?!-!?\s*>))*+-->")
+_COMMENT = late_pattern(r"<!--(?![>-])(?:[^-]++|-(?!-!?\s*>))*-->")
 _DOCTYPE = late_pattern(r"<!doctype[^>]*+>", re.IGNORECASE)
 _ATTRIBUTE = late_pattern(
-    r"([A-Za-z_:@][A-Za-z0-9_:.@-]*+)(?:=(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'<>=`/&]++)))?+"
+    r"([A-Za-z_:@][A-Za-z0-9_:.@-]*+)(?:=(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'<>=`/&]++)))?"
 )
 _RAW = {tag: late_pattern(rf"</(\s*){tag}(>|)", re.IGNORECASE) for tag in ("script", "style")}
 """Elements in which nothing is markup but their end, and how that begins."""
@@ -270,6 +271,12 @@ _LINKS = ("a", "img")
 
 _READ = 500_000
 """How many characters of a page are read."""
+
+_MOST_UNCLOSED = 50
+"""How many beginnings that nothing ends a page may have; then the rest is read as plain text."""
+
+_DEEPEST = 100
+"""How many open tags around a text are looked at; pages have a dozen."""
 
 _SPACES = re.compile(r"\s+")
 
@@ -293,6 +300,14 @@ def markup_lines(text: str) -> list[Line]:
     return [*weighed.values()]
 
 
+class _BrokenMarkup(Exception):
+    """Too much of a page begins and does not end."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__(start)
+        self.start = start
+
+
 class _Page(HTMLParser):
     """Gathers the visible text, a line a block; a heading keeps its rank, a link its address."""
 
@@ -304,6 +319,7 @@ class _Page(HTMLParser):
         self._spoken: list[str] = []
         self._open: list[str] = []
         self._links: list[str] = []
+        self._unclosed = 0
 
     def read(self, text: str) -> None:
         """Take in a page. Plain markup is read here, ten times as fast as the parser does it.
@@ -347,8 +363,39 @@ class _Page(HTMLParser):
         self.handle_data(unescape(text) if "&" in text else text)
 
     def _parse(self, rest: str) -> None:
-        self.feed(rest)
-        self.close()
+        try:
+            self.feed(rest)
+            self.close()
+        except _BrokenMarkup as broken:
+            self._say(self.rawdata[broken.start :])
+
+    # Python before 3.11.14 reads to the end of the page for each beginning that nothing ends.
+
+    def parse_starttag(self, i: int) -> int:
+        """Where a tag ends; -1 for one that does not."""
+        return self._require_end(i, super().parse_starttag(i))
+
+    def parse_endtag(self, i: int) -> int:
+        """The same of a closing tag."""
+        return self._require_end(i, super().parse_endtag(i))
+
+    def parse_html_declaration(self, i: int) -> int:
+        """The same of what begins with an exclamation mark."""
+        return self._require_end(i, super().parse_html_declaration(i))
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        """The same of a comment."""
+        return self._require_end(i, super().parse_comment(i, report))
+
+    def parse_pi(self, i: int) -> int:
+        """The same of an instruction."""
+        return self._require_end(i, super().parse_pi(i))
+
+    def _require_end(self, start: int, end: int) -> int:
+        self._unclosed += end < 0
+        if self._unclosed > _MOST_UNCLOSED:
+            raise _BrokenMarkup(start)
+        return end
 
     def _read_raw(self, tag: str, text: str, start: int) -> int:
         """Take in an element without markup, from the end of its first tag on.
@@ -382,6 +429,7 @@ class _Page(HTMLParser):
         elif tag in ("td", "th"):
             self._spoken.append(" | " if self._spoken else "")
         if tag in _SILENT or tag in _ASIDE or tag == "title" or tag[:1] == "h":
+            del self._open[_DEEPEST:]
             self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
