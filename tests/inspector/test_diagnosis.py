@@ -145,7 +145,7 @@ def test_a_session_four_times_as_long_takes_about_four_times_the_work_to_share_i
     check_calls(sharing, 120)
     whole, apart = sharing(30)(), sharing(30)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("weft.inspector.diagnosis._SeenParts.settled_in", lambda *_: 0)
+        patched.setattr("weft.inspector.diagnosis._SeenParts.count_settled", lambda *_: 0)
         patched.setattr("weft.inspector.diagnosis._SeenParts.settle", lambda *_: None)
         other = apart()
     assert isinstance(whole, Ledger)

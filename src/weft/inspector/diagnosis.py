@@ -184,14 +184,14 @@ class Ledger:
                     part.steps[step] += some
 
         for number, sums in tokens.before_turns(request):
-            share(sums, is_again=seen.has(number))
-        first, lowered = seen.settled_in(request), request.lowered()
-        if first and prices.cached >= seen.tokens * scale:  # at one price, in any order
+            share(sums, is_again=seen.note(number))
+        first, lowered = seen.count_settled(request), request.lowered()
+        if first and prices.cached_tokens >= seen.tokens * scale:  # at one price, in any order
             share(seen.sums, is_again=True)
         else:
             first = 0
         for number, sums in tokens.turns(request, first):
-            share(sums, is_again=seen.has(number))
+            share(sums, is_again=seen.note(number))
         seen.settle(lowered, tokens.turns(request, seen.settled, lowered.final))
         # what the provider adds to a request and to its turns, which belongs to no block
         self.parts.setdefault(_Part(_HEAD), _PartCost()).cost += prices.take(load.total)
@@ -216,13 +216,13 @@ class _SeenParts:
         """How many turns the sums are of, and what they take."""
         self.sums: dict[tuple[str, str], int] = {}
 
-    def has(self, number: int) -> bool:
-        """Whether a part was sent before; from now on it was."""
+    def note(self, number: int) -> bool:
+        """Note that a part is sent; whether it was before."""
         known = number in self._numbers
         self._numbers.add(number)
         return known
 
-    def settled_in(self, request: Compilation) -> int:
+    def count_settled(self, request: Compilation) -> int:
         """How many of its first turns the sums are of; of none where it begins otherwise."""
         lowered = request.lowered()
         if lowered.track is not self._track or lowered.final < self.settled:
@@ -246,7 +246,7 @@ class _LoadPrices:
         self._prices = (rates.read, rates.write, rates.fresh)
 
     @property
-    def cached(self) -> float:
+    def cached_tokens(self) -> float:
         """How many of the next tokens are cached."""
         return self._unspent[0]
 
