@@ -267,12 +267,21 @@ def _message_pieces(message: dict[str, Any]) -> list[list[str]]:
 
 
 def _action_of(event: Any, used: Iterable[str]) -> list[list[Any]]:
-    """The recorded answer in pieces: its words, and each call with its name and arguments."""
+    """The recorded answer in pieces: its words, and each call with its name and arguments.
+
+    Calls are spelled as the request spells those before them: another spelling would measure how
+    well the model takes to it. One that an agent made in words is scored in its words.
+    """
+    from weft.recordings.recording import COMMAND
+    from weft.values import compact
+
     pieces: list[list[Any]] = []
     if event.text:
         pieces.append(["text", event.text, []])
     for call in event.calls:
-        arguments = json.dumps(call.args or {}, ensure_ascii=False)
+        if event.text and call.name == COMMAND and not call.args:
+            continue
+        arguments = compact(call.args or {})
         pieces += [
             ["markup", CALL, []],
             ["text", '\n{"name": "', []],
