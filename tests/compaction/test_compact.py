@@ -11,7 +11,7 @@ import weft
 from tests.compaction.talks import DIALECTS, TALKS, Talk, Wire, long_text, talk_in
 from tests.support.linear import calls
 from weft import C, Policy
-from weft.compaction.compact import forget
+from weft.compaction.compact import ask_to_keep, forget
 from weft.compaction.reading import HistoryReader, ReadHistory, read_body, unmarked_bytes
 from weft.compaction.splicing import replace_fields
 from weft.dialects import refusals
@@ -600,3 +600,73 @@ def test_what_the_provider_keeps_is_what_the_caller_asks_it_to_keep() -> None:
     )
     assert all_by_itself == pytest.approx(all_by_place, rel=0.01)
     assert all_by_place < 0.5 * alone < 0.5 * nothing
+
+
+def long_work(steps: int) -> dict[str, Json]:
+    """A long run of an agent with Claude, whose client marks nothing."""
+    request = {**talk_in("anthropic", steps=steps), "model": "claude-sonnet-4-5"}
+
+    def unmarked(one: dict[str, Json]) -> dict[str, Json]:
+        return {key: value for key, value in one.items() if key != "cache_control"}
+
+    return json.loads(json.dumps(request), object_hook=unmarked)  # type: ignore[no-any-return]
+
+
+def test_a_conversation_that_nobody_asks_to_keep_is_folded_sooner() -> None:
+    request = long_work(40)
+    messages = TALKS["anthropic"].messages(request)
+    answered = [at for at, one in enumerate(messages) if one["role"] == "user"]
+    sums = {"unmarked": 0, "marked": 0, "plain": 0}
+    for at in answered:
+        sent = {**request, "messages": messages[: at + 1]}
+        sums["plain"] += weft.compact(sent, C.default()).tokens
+        sums["unmarked"] += weft.compact(sent).tokens
+        marked = {**sent, "cache_control": {"type": "ephemeral"}}
+        sums["marked"] += weft.compact(marked).tokens
+    assert sums["unmarked"] < 0.7 * sums["marked"] < sums["plain"]
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_client_that_begins_or_ends_to_mark_gets_what_a_cold_reader_gets(first: bool) -> None:
+    request, mark = long_work(30), {"cache_control": {"type": "ephemeral"}}
+    messages = TALKS["anthropic"].messages(request)
+    grown: list[Json] = []
+    for at in range(1, len(messages) + 1, 2):
+        is_marked = first if at < len(messages) // 2 else not first
+        sent = {**request, **(mark if is_marked else {}), "messages": messages[:at]}
+        grown.append(weft.compact(sent).request)
+    for at, before in zip(range(1, len(messages) + 1, 2), grown, strict=True):
+        is_marked = first if at < len(messages) // 2 else not first
+        forget()
+        sent = {**request, **(mark if is_marked else {}), "messages": messages[:at]}
+        assert weft.compact(sent).request == before
+
+
+def test_openai_keeps_what_it_reads_unless_only_marks_are_to_count() -> None:
+    request = {**talk_in("openai-responses", steps=12), "model": "gpt-5.6"}
+    explicit = {**request, "prompt_cache_options": {"mode": "explicit"}}
+    assert weft.compact(request, C.default()).cost < 0.5 * weft.compact(explicit, C.default()).cost
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_a_request_is_marked_only_where_nothing_would_be_kept(as_bytes: bool) -> None:
+    request, mark = long_work(4), {"type": "ephemeral"}
+
+    def marked(request: Wire) -> object:
+        came = json.dumps(request, indent=1).encode() if as_bytes else request
+        body = ask_to_keep(read_body(came, None))
+        if body.raw is not None:
+            assert json.loads(body.raw) == body.wire
+            assert read_body(body.raw, None).fields.keys() == body.fields.keys()
+        return body.wire
+
+    assert marked(request) == {**request, "cache_control": mark}
+    system = [{"type": "text", "text": "Mind the gauges.", "cache_control": {**mark, "ttl": "1h"}}]
+    for kept in (
+        {**request, "cache_control": {**mark, "ttl": "1h"}},
+        {**request, "system": system},
+        talk_in("openai-chat", steps=4),
+        talk_in("gemini", steps=4),
+        {**talk_in("openai-chat", steps=4), "model": "claude-sonnet-4-5"},
+    ):
+        assert marked(kept) == kept

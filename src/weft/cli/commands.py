@@ -151,7 +151,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Take("port", default=8787),
             "tokens allow_host",
             Take("strict", "A fault of ours is an error; else the request goes as it came."),
-            "record no_record spend redact report",
+            "cache record no_record spend redact report",
             Take("session", "With `receipt`: only this one."),
             Take("as_json", "With `receipt`: for machines."),
             "log_form",

@@ -491,6 +491,10 @@ class CommandOptions:
     record: Annotated[
         Path | None, Option("--record", help="Keep what is said, a file a session.", metavar="DIR")
     ] = None
+    cache: Annotated[
+        bool,
+        Option("--cache", help="Ask Anthropic to keep what it reads, where a client asks nothing."),
+    ] = False
     no_record: Annotated[
         bool, Option("--no-record", help="Keep nothing but recalls and bills, not even in memory.")
     ] = False

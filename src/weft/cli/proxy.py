@@ -52,6 +52,7 @@ class ProxyTable(msgspec.Struct, forbid_unknown_fields=True):
     redact: list[str] = []
     record: str = ""
     strict: bool = False
+    cache: bool = False
 
 
 def read_table(path: Path | None) -> ProxyTable:
@@ -88,6 +89,7 @@ _EXAMPLES = {
     "redact": 'redact = ["email", "card"]',
     "record": 'record = "calls"',
     "strict": "strict = true",
+    "cache": "cache = true",
     "model": 'model = "claude-*"',
     "path": 'path = "/v1/responses"',
 }
@@ -145,6 +147,7 @@ def proxy_command(options: CommandOptions) -> int:
         ),
         read_upstreams(read_named_upstreams(table, options)),
         strict=options.strict or table.strict,
+        cache=options.cache or table.cache,
         redact=(*read_redactions(options.redact or ()), *redact),
         limits=(*map(read_limit, options.spend or ()), *limits),
     )

@@ -59,7 +59,7 @@ from weft.declare.policy_parts import Auto, Budget, Label, Redact, When
 from weft.declare.template import write_literally
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Dialect, facts_for, wire_name
-from weft.dialects.caching import MARKS, without_marks
+from weft.dialects.caching import MARK, MARKS, keeps_unasked, without_marks
 from weft.dialects.facts import YARDSTICK
 from weft.dialects.legality import TurnJudge
 from weft.dialects.measure import Mark, Meter, TurnCost
@@ -110,6 +110,40 @@ def compact_body(body: RequestBody, policy: Policy, *, model: str = "") -> "Comp
     named = body.wire.get("model")
     name = named if isinstance(named, str) and named else model
     return Compacted(_Work(_list_words(body) if policy.protections else body, policy, name))
+
+
+def ask_to_keep(body: RequestBody, model: str = "") -> RequestBody:
+    """The request with a mark for the provider's cache, where nothing of it is kept without one.
+
+    The caller's own marks stand. A request is left as it is where its dialect has no such mark.
+    """
+    named = body.wire.get("model")
+    name = named if isinstance(named, str) and named else model
+    if not body.dialect.traits.marks_requests or _is_anything_kept(body, name):
+        return body
+    mark: JsonObject = {"type": "ephemeral"}
+    wire: JsonObject = {**body.wire, MARK: mark}
+    if body.raw is None:
+        return body._replace(request=wire, wire=wire)
+    fields = {**body.fields, MARK: msgspec.Raw(encode(mark))}
+    try:
+        raw = replace_fields(body.raw, {MARK: encode(mark)}, fields=body.fields)
+    except Unlike:
+        raw = encode(wire)
+    return body._replace(request=raw, wire=wire, raw=raw, fields=fields)
+
+
+def _is_anything_kept(body: RequestBody, model: str) -> bool:
+    """Whether the provider keeps anything: where it must be asked, the caller asks."""
+    if body.is_list or keeps_unasked(body.wire, facts_for(model).cache):
+        return True
+    return any(map(_MARK.search, (encode(_options_of(body)), *reversed(body.keys))))
+
+
+def _options_of(body: RequestBody) -> JsonObject:
+    """All fields of a request but its messages."""
+    turns = body.dialect.traits.turns
+    return {key: value for key, value in body.wire.items() if key != turns}
 
 
 def _list_words(body: RequestBody) -> RequestBody:
@@ -267,11 +301,14 @@ class _Work:
     """One request on its way through the passes and back."""
 
     def __init__(
-        self, body: RequestBody, policy: Policy, model: str, *, is_earlier: bool = False
+        self, body: RequestBody, policy: Policy, model: str, *, later: "_Work | None" = None
     ) -> None:
+        """Take a request apart and run the policy; `later` is the request that goes on from it."""
         self.body, self.dialect = body, body.dialect
         self.model = model or wire_name(YARDSTICK)
         self.asked = policy
+        # marks move on: what was asked of the provider then is known of the later request alone
+        self._asks: bool = _is_anything_kept(body, self.model) if later is None else later._asks
         self.notes: list[Diagnostic] = []
         self.record = _Record()
         self._patcher = Patcher(self.dialect, self.model)
@@ -284,7 +321,7 @@ class _Work:
             self.policy = _EVERYTHING
             return
         self.policy = self._fit_policy(policy)
-        if not is_earlier:
+        if later is None:
             self._read_earlier()
         if self.policy.limit is None:
             self._run()
@@ -352,15 +389,13 @@ class _Work:
     def _head_key(self) -> bytes:
         wire, system = self.body.wire, self.dialect.form.system
         fields = [value for key, value in wire.items() if key in (system, *_HEAD)]
-        named: list[Json] = [self.dialect.traits.name, self.model, self.body.is_list]
+        named: list[Json] = [self.dialect.traits.name, self.model, self.body.is_list, self._asks]
         return encode([named, fields, self._lead])
 
     @cached_property
     def _whole_head(self) -> tuple[bytes, bytes]:
         """The head and all options: they may take tokens, and forbid a tool."""
-        turns = self.dialect.traits.turns
-        options = {key: value for key, value in self.body.wire.items() if key != turns}
-        return self._head_key, encode(options)
+        return self._head_key, encode(_options_of(self.body))
 
     @cached_property
     def head(self) -> _Head:
@@ -428,10 +463,15 @@ class _Work:
         dialect = self.dialect.traits.name
         # the same object again: plans are kept by it
         config = _configs.read(
-            (self.model, dialect, policy),
-            lambda: RunConfig(model=NamedModel(self.model, dialect), context=policy),
+            (self.model, dialect, policy, self._asks), lambda: self._make_config(policy)
         )
         return compile_request(self.head.agent, session=self.history.session, config=config)
+
+    def _make_config(self, policy: Policy) -> RunConfig:
+        """How a request is compiled: one that nobody asks to keep pays for all of it each time."""
+        options: JsonObject = {} if self._asks else {"cache": False}
+        model = NamedModel(self.model, self.dialect.traits.name)
+        return RunConfig(model=model, context=policy, generate_config=options)
 
     @cached_property
     def seen(self) -> Compilation:
@@ -765,7 +805,7 @@ class _Work:
             request=wire, wire=wire, messages=messages, keys=keys, bare=bare, raw=None
         )
         try:
-            return _Work(body, self.asked, self.model, is_earlier=True).record
+            return _Work(body, self.asked, self.model, later=self).record
         except (BudgetExceeded, ProtectionError):
             return _Record()
 
@@ -791,7 +831,7 @@ class _Work:
         A mark in the system text or at the tools alone keeps these, and no more.
         """
         body = self.body
-        if body.is_list or not facts_for(self.model).cache.breakpoints:
+        if body.is_list or keeps_unasked(body.wire, facts_for(self.model).cache):
             return True
         is_asked = any(body.wire.get(mark) for mark in MARKS)
         return is_asked or any(map(_MARK.search, reversed(body.keys)))

@@ -278,6 +278,7 @@ class AnthropicDialect(Dialect):
         names=Spelling(ANYTHING_BUT, 128),
         calls_need_tools=True,
         places_system=True,
+        marks_requests=True,
         compared=("model", "tool_choice", "thinking", "speed"),
     )
     form = RequestForm(

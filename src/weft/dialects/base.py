@@ -118,6 +118,8 @@ class Traits(msgspec.Struct, frozen=True):
     """Whether the provider refuses calls in the conversation of a request without tools."""
     places_system: bool = False
     """Whether system text in mid-conversation must follow the user's, and precede the model's."""
+    marks_requests: bool = False
+    """Whether one mark at the request itself asks the provider to keep all of it."""
     compared: tuple[str, ...] = ()
     """Fields other than tools, system and turns that must stay for anything to be reused."""
 

@@ -235,6 +235,16 @@ def name_prefix(wire: Wire, prompt: Prompt) -> None:
         wire.setdefault("prompt_cache_options", {"ttl": prompt.cache})
 
 
+def keeps_unasked(wire: Wire, cache: Cache) -> bool:
+    """Whether the provider keeps what it reads of a request that has no mark.
+
+    Where marks are known at all, the newest models of OpenAI do, unless only marks are to count.
+    """
+    options = wire.get("prompt_cache_options")
+    mode = options.get("mode") if isinstance(options, dict) else None
+    return not cache.breakpoints or (cache.keyed and mode != "explicit")
+
+
 def marks_in(wire: Wire) -> int:
     """How many marks the tools and the system text carry."""
     return len(_marks(wire))

@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 
 from weft.compaction.compact import (
     Compacted,
+    ask_to_keep,
     compact_body,
     protects,
     require_stateless,
@@ -109,6 +110,8 @@ class ProxySettings(NamedTuple):
     upstreams: Mapping[str, Address] = {}
     strict: bool = False
     """Whether a fault of ours is an error for the client."""
+    cache: bool = False
+    """Whether to ask providers to keep what they read, for clients that mark nothing."""
     redact: tuple[Redact, ...] = ()
     limits: tuple[SpendLimit, ...] = ()
     timeouts: Timeouts = Timeouts()
@@ -356,6 +359,8 @@ class Exchanges:
                 plain = plain._replace(original=original, sent=original)
             if not _takes_recall(body, form, target):
                 policy = without_handles(policy)
+            if self.settings.cache and not target.counts:
+                body = ask_to_keep(body, target.model)
             whole = restore_recalls(body, form, chain, self.store)
             compacted = compact_body(whole, policy, model=target.model)
             if target.counts and form.list_field == "parts":  # tools stand elsewhere there

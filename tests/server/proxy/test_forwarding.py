@@ -405,6 +405,36 @@ def test_a_fault_of_ours_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         assert "weft proxy" in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("policy", ["C.default()", "C.auto()"])
+def test_requests_of_a_client_that_marks_nothing_are_marked_where_that_is_asked_for(
+    policy: str,
+) -> None:
+    path, bare = REQUESTS["anthropic"]
+    mark = {"cache_control": {"type": "ephemeral"}}
+    own = {**bare, "system": [{"type": "text", "text": "Be brief.", **mark}]}
+    sent = [(path, bare), (path, own), REQUESTS["chat"], ("/v1/messages/count_tokens", bare)]
+    for cache in (True, False):
+        with (
+            proxying(lambda *_: Reply(b'{"fine":1}'), policy, cache=cache) as proxy,
+            httpx2.Client(timeout=60) as client,
+        ):
+            for path, request in sent:
+                assert client.post(proxy.url + path, json=request).json() == {"fine": 1}
+            seen = [one.json for one in proxy.upstream.seen]
+        expected = [request for _, request in sent]
+        assert seen == ([{**bare, **mark}, *expected[1:]] if cache else expected)
+
+
+def test_a_request_that_is_refused_for_our_mark_goes_as_it_came() -> None:
+    def script(seen: Seen, number: int) -> Reply:
+        return Reply(b'{"fine":1}') if number else Reply(b"what is cache_control?", 400)
+
+    path, request = REQUESTS["anthropic"]
+    with proxying(script, cache=True) as proxy, httpx2.Client(timeout=60) as client:
+        assert client.post(proxy.url + path, json=request).json() == {"fine": 1}
+        assert [one.json == request for one in proxy.upstream.seen] == [False, True]
+
+
 def test_a_provider_that_hangs_dies_or_is_not_there() -> None:
     never = threading.Event()
 
