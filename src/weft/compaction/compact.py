@@ -213,6 +213,13 @@ class Compacted:
         """What it would have cost as it came."""
         return self._work.cost_of(self._work.tokens_before, self._work.shared_before)
 
+    @property
+    def lacks_mark(self) -> bool:
+        """Whether the provider keeps nothing of it only because nothing in it is marked."""
+        least = facts_for(self._work.model).cache.minimum
+        is_markable = self._work.dialect.traits.marks_requests and not self._work.asks
+        return is_markable and self.tokens_before >= least
+
     @cached_property
     def expected(self) -> Expectation:
         """What the request is expected to cost, to hold its bill against."""
@@ -308,7 +315,7 @@ class _Work:
         self.model = model or wire_name(YARDSTICK)
         self.asked = policy
         # marks move on: what was asked of the provider then is known of the later request alone
-        self._asks: bool = _is_anything_kept(body, self.model) if later is None else later._asks
+        self.asks: bool = _is_anything_kept(body, self.model) if later is None else later.asks
         self.notes: list[Diagnostic] = []
         self.record = _Record()
         self._patcher = Patcher(self.dialect, self.model)
@@ -389,7 +396,7 @@ class _Work:
     def _head_key(self) -> bytes:
         wire, system = self.body.wire, self.dialect.form.system
         fields = [value for key, value in wire.items() if key in (system, *_HEAD)]
-        named: list[Json] = [self.dialect.traits.name, self.model, self.body.is_list, self._asks]
+        named: list[Json] = [self.dialect.traits.name, self.model, self.body.is_list, self.asks]
         return encode([named, fields, self._lead])
 
     @cached_property
@@ -463,13 +470,13 @@ class _Work:
         dialect = self.dialect.traits.name
         # the same object again: plans are kept by it
         config = _configs.read(
-            (self.model, dialect, policy, self._asks), lambda: self._make_config(policy)
+            (self.model, dialect, policy, self.asks), lambda: self._make_config(policy)
         )
         return compile_request(self.head.agent, session=self.history.session, config=config)
 
     def _make_config(self, policy: Policy) -> RunConfig:
         """How a request is compiled: one that nobody asks to keep pays for all of it each time."""
-        options: JsonObject = {} if self._asks else {"cache": False}
+        options: JsonObject = {} if self.asks else {"cache": False}
         model = NamedModel(self.model, self.dialect.traits.name)
         return RunConfig(model=model, context=policy, generate_config=options)
 

@@ -100,6 +100,8 @@ class CallLine(NamedTuple):
     recalls: int
     status: int
     fault: str
+    lacks_mark: bool = False
+    """Whether nothing is cached only because the client marks nothing."""
 
     def __str__(self) -> str:
         words = [
@@ -112,6 +114,7 @@ class CallLine(NamedTuple):
         words += [f"recalls {self.recalls}"] if self.recalls else []
         words += [f"status {self.status}"] if self.status != 200 else []
         words += [self.fault] if self.fault else []
+        words += ["the client marks nothing for the cache: try --cache"] if self.lacks_mark else []
         return "  ".join(words)
 
     def _price(self, cost: float) -> str:
@@ -295,6 +298,7 @@ class CallLog:
             call.recalls,
             call.status,
             call.fault,
+            compacted is not None and compacted.lacks_mark,
         )
 
     def _record(self, call: ProxyCall, request: bytes) -> None:

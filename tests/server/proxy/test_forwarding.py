@@ -425,6 +425,21 @@ def test_requests_of_a_client_that_marks_nothing_are_marked_where_that_is_asked_
         assert seen == ([{**bare, **mark}, *expected[1:]] if cache else expected)
 
 
+@pytest.mark.parametrize("cache", [False, True])
+def test_the_terminal_says_where_marks_would_save_money(cache: bool) -> None:
+    path, bare = REQUESTS["anthropic"]
+    mark = {"cache_control": {"type": "ephemeral"}}
+    long = {**bare, "messages": [{"role": "user", "content": LONG}]}
+    with (
+        proxying(lambda *_: Reply(b'{"fine":1}'), cache=cache) as proxy,
+        httpx2.Client(timeout=60) as client,
+    ):
+        for request in (bare, long, {**long, **mark}):
+            client.post(proxy.url + path, json=request)
+        said = ["try --cache" in str(proxy.line(number)) for number in range(3)]
+    assert said == [False, not cache, False]
+
+
 def test_a_request_that_is_refused_for_our_mark_goes_as_it_came() -> None:
     def script(seen: Seen, number: int) -> Reply:
         return Reply(b'{"fine":1}') if number else Reply(b"what is cache_control?", 400)
