@@ -309,7 +309,7 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
     async def notices(request: Request) -> Response:
         return _json([*source(request).notices()])
 
-    def answering(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
+    def bind_answer(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             nonlocal asking
             asked = source(request)
@@ -330,7 +330,7 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
 
         return endpoint
 
-    def acting(action: "_Action") -> Callable[[Request], Awaitable[Response]]:
+    def bind_action(action: "_Action") -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             asked = source(request)
             if not isinstance(asked, Talk):
@@ -377,11 +377,11 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         ApiRoute(f"{api}/export", export_session, methods=["GET"]),
         ApiRoute(f"{api}/live", live, methods=["GET"]),
         *(
-            ApiRoute(f"{api}/{name}", answering(one), methods=["GET"])
+            ApiRoute(f"{api}/{name}", bind_answer(one), methods=["GET"])
             for name, one in answers.items()
         ),
         *(
-            ApiRoute(f"{api}/{name}", acting(one), methods=["POST"])
+            ApiRoute(f"{api}/{name}", bind_action(one), methods=["POST"])
             for name, one in actions.items()
         ),
     ]

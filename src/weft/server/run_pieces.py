@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Literal, NamedTuple, TypeAlias
 
 from weft.content import FunctionCall, FunctionResponse
+from weft.inspector.words import parts_of
 from weft.runtime.approvals import Deny, Pending
 from weft.runtime.result import counted_usage
 from weft.server.asking import open_questions
@@ -120,8 +121,7 @@ class _Messages:
 
 
 def _thoughts_in(event: Event) -> str:
-    parts = event.content.parts if event.content is not None else None
-    return "".join(part.text or "" for part in parts or () if part.kind == "thought")
+    return "".join(part.text or "" for part in parts_of(event) if part.kind == "thought")
 
 
 def is_shown(event: Event) -> bool:
