@@ -49,7 +49,7 @@ from weft.server.access import (
 )
 from weft.server.adk_page import page_routes
 from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, describe, respond
-from weft.server.inspect import ServedSources, inspector_routes, token_page
+from weft.server.inspect import ServedSources, SeveralStores, inspector_routes, token_page
 from weft.server.openai_answers import shape_problem
 from weft.server.openai_sessions import recall_extension
 from weft.server.problems import Problem
@@ -92,7 +92,7 @@ class Application:
         grace: float = 10.0,
         turns: Turns | None = None,
         quotas: Quotas | None = None,
-        source: Callable[[Request], SessionSource] | None = None,
+        source: Callable[[Request], SessionSource | SeveralStores] | None = None,
         mcp: bool = False,
         a2a: bool = False,
     ) -> None:
