@@ -26,7 +26,7 @@ from weft.runtime.result import is_piece
 from weft.session import Event, Session
 from weft.session.event import without_temp
 from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, unwrap_result
 
 Voice = tuple[str, str]
 """Who speaks: the agent, and the branch it stands on."""
@@ -208,8 +208,7 @@ def call_words(name: str | None, args: JsonObject | None) -> str:
 
 def result_words(result: FunctionResponse) -> str:
     """A result as compact JSON; one that is only a value, as that value."""
-    response = result.response or {}
-    return compact(response["result"] if set(response) == {"result"} else response)
+    return compact(unwrap_result(result.response or {}))
 
 
 def error_words(event: Event) -> str:

@@ -27,7 +27,7 @@ from weft.session.event import new_id
 from weft.session.lookback import hidden_in
 from weft.session.store import key_of
 from weft.stores import create_filled
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, unwrap_result
 
 _KEY = "openai"
 """Where the metadata of an event has the note."""
@@ -461,8 +461,7 @@ def call_item(call: FunctionCall, status: str) -> JsonObject:
 
 
 def _result_item(result: FunctionResponse) -> JsonObject:
-    response = result.response or {}
-    value = response["result"] if [*response] == ["result"] else response
+    value = unwrap_result(result.response or {})
     return {
         "id": f"fco_{result.id}",
         "type": "function_call_output",

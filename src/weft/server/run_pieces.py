@@ -17,7 +17,7 @@ from weft.server.stream import stream_problem
 from weft.session import Event, Session, Usage
 from weft.session.event import without_temp
 from weft.session.lookback import RESERVED
-from weft.values import JsonObject, text_or_json
+from weft.values import JsonObject, text_or_json, unwrap_result
 
 
 class TextPiece(NamedTuple):
@@ -207,8 +207,7 @@ def refuse_question(question: Pending) -> object:
 
 def result_text(result: FunctionResponse) -> str:
     """What a call returned, as text."""
-    response = result.response or {}
-    return text_or_json(response["result"] if [*response] == ["result"] else response)
+    return text_or_json(unwrap_result(result.response or {}))
 
 
 def describe_act(piece: RunPiece) -> str:
