@@ -26,7 +26,7 @@ from weft.errors import UsageError
 from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.earlier import rewind_event
 from weft.session import Session, SessionInfo, SessionKey, Store
-from weft.session.store import ErasingStore, key_of
+from weft.session.store import ErasingStore, key_of, lease_session
 from weft.stores import beside_store, open_artifacts
 from weft.stores.upkeep import (
     MEMORY_APP,
@@ -117,15 +117,12 @@ async def rewind_command(options: CommandOptions) -> int:
 
 async def _rewind_session(store: Store, key: SessionKey, before: str | None) -> str:
     # a run of the session must end first, or its events would follow the rewind
-    lease = await store.lease(key, busy="queue", interrupt=lambda: None)
-    try:
+    async with lease_session(store, key, busy="queue"):
         session = await find_session(store, key.id, app=key.app_name, user=key.user_id)
         invocation = find_invocation(session, before)
         artifacts = open_artifacts(beside_store(store))
         event = await rewind_event(session, invocation.id, artifacts)
         await store.append(session, event)
-    finally:
-        await lease.release()
     return taken_back(invocation.events[0].text, invocation.id)
 
 

@@ -25,7 +25,7 @@ from weft.server.problems import Problem, invalid, require_id
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.session.lookback import hidden_in
-from weft.session.store import key_of
+from weft.session.store import key_of, lease_session
 from weft.stores import create_filled
 from weft.values import Json, JsonObject, compact, unwrap_result
 
@@ -133,15 +133,12 @@ async def write_note(runner: Runner, key: SessionKey, note: RequestNote) -> bool
     A session with a run under way is refused: the run alone writes to it.
     """
     require_id(key.id)
-    lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
-    try:
+    async with lease_session(runner.store, key, busy="reject"):
         session = await runner.store.get(key)
         if session is None:
             await create_filled(runner.store, key, [note.event()])
         else:
             await runner.store.append(session, note.event())
-    finally:
-        await lease.release()
     return session is None
 
 
