@@ -40,6 +40,11 @@ def compact(value: object) -> str:
         return _unescaped.encode(value)
 
 
+def unwrap_result(response: JsonObject) -> Json:
+    """What a tool returned: the value alone, where it was wrapped to be an object."""
+    return response["result"] if [*response] == ["result"] else response
+
+
 def text_or_json(value: object) -> str:
     """A text as it is, any other JSON value as compact text."""
     return value if isinstance(value, str) else compact(value)

@@ -53,7 +53,9 @@ def test_the_table_has_every_command_and_none_without_code() -> None:
     written = {
         f"{path.stem}:{name}"
         for path in (ROOT / "src" / "weft" / "cli").glob("*.py")
-        for name in re.findall(r"^def ([a-z]\w*_command)\(", path.read_text("utf-8"), re.MULTILINE)
+        for name in re.findall(
+            r"^(?:async )?def ([a-z]\w*_command)\(", path.read_text("utf-8"), re.MULTILINE
+        )
     }
     assert written == set(listed), "the table is in cli/commands.py"
 

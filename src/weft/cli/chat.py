@@ -5,7 +5,7 @@ import importlib
 import io
 import shutil
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import NamedTuple, TextIO, TypeVar
 
@@ -24,14 +24,13 @@ from weft.cli.run import (
     tell_ending,
 )
 from weft.cli.screen import (
-    Question,
     Screen,
     answer_to,
+    describe_question,
     event_lines,
     find_invocation,
     invocations_of,
     marks_for,
-    open_questions,
     state_lines,
 )
 from weft.cli.store import taken_back
@@ -39,6 +38,7 @@ from weft.declare import RunConfig
 from weft.errors import SessionError, UsageError, WeftError
 from weft.replay.steps import before_event, model_events, texts_at
 from weft.runtime import Runner
+from weft.runtime.approvals import Pending, QuestionKind, pending_in
 from weft.runtime.run import Running
 from weft.session import Session, SessionKey
 from weft.session.event import new_id
@@ -116,7 +116,7 @@ class Chat:
         for one in live[-RECALLED:]:
             for line in event_lines(one.events, self._marks, self._width):
                 _tell(line)
-        self._settle(open_questions(session))
+        self._settle(pending_in(session))
 
     def talk(self) -> int:
         """Read and answer until the input ends."""
@@ -174,23 +174,25 @@ class Chat:
         tell_ending(ending)
         return ending
 
-    def _settle(self, questions: list[Question]) -> None:
+    def _settle(self, questions: list[Pending]) -> None:
         """Ask what the run waits for, and go on with each answer; an empty one leaves it open."""
         for question in questions:
-            if question.id in self._postponed:  # it is listed until it is answered, not asked again
-                _tell(str(question))
-        while open := [one for one in questions if one.id not in self._postponed]:
+            if (
+                question.call_id in self._postponed
+            ):  # it is listed until it is answered, not asked again
+                _tell(describe_question(question))
+        while open := [one for one in questions if one.call_id not in self._postponed]:
             question = open[0]
-            _tell(str(question))
+            _tell(describe_question(question))
             try:
-                reply = _read_line(_prompt(question))
+                reply = _read_line(_PROMPTS[question.kind])
             except KeyboardInterrupt:
                 _tell("")
                 reply = None
             if reply is None:
                 return
             if not reply.strip():
-                self._postponed.add(question.id)
+                self._postponed.add(question.call_id)
                 continue
             try:
                 ending = self._play_run(self._resume_with(question, reply.strip()))
@@ -201,15 +203,15 @@ class Chat:
                 return
             questions = ending.questions
 
-    def _resume_with(self, question: Question, reply: str) -> Running:
+    def _resume_with(self, question: Pending, reply: str) -> Running:
         _, user, id = self._key
-        if question.unknown and reply in ("r", "retry"):
+        if question.kind == "unknown" and reply in ("r", "retry"):
             return self._runner.resume(
-                user_id=user, session_id=id, retry=[question.id], config=self._config
+                user_id=user, session_id=id, retry=[question.call_id], config=self._config
             )
         value = answer_to(question, value_of(reply, where=question.name))
         return self._runner.resume(
-            user_id=user, session_id=id, answers={question.id: value}, config=self._config
+            user_id=user, session_id=id, answers={question.call_id: value}, config=self._config
         )
 
     def resume(self) -> None:
@@ -282,14 +284,12 @@ COMMANDS = {
 }
 
 
-def _prompt(question: Question) -> str:
-    if question.gate:
-        return "your answer, or Enter to leave it open: "
-    if question.confirm:
-        return "may it run? y/n, n REASON, other arguments as JSON, or Enter to leave it open: "
-    if question.unknown:
-        return "its result as JSON, r to run it again, or Enter to leave it open: "
-    return "its answer as JSON, or Enter to leave it open: "
+_PROMPTS: Mapping[QuestionKind, str] = {
+    "input": "your answer, or Enter to leave it open: ",
+    "confirm": "may it run? y/n, n REASON, other arguments as JSON, or Enter to leave it open: ",
+    "unknown": "its result as JSON, r to run it again, or Enter to leave it open: ",
+    "result": "its answer as JSON, or Enter to leave it open: ",
+}
 
 
 def _prepare(stream: TextIO) -> None:

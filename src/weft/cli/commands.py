@@ -5,10 +5,10 @@ The code is loaded when the command runs. To add a command, write its file and a
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import MISSING, dataclass, fields
 from pkgutil import resolve_name
-from typing import Annotated, cast, get_args, get_type_hints
+from typing import Annotated, TypeAlias, get_args, get_type_hints
 
 from typer import Argument, Option, Typer
 from typer.models import ParameterInfo
@@ -16,6 +16,8 @@ from typer.models import ParameterInfo
 from weft.cli.options import DEFAULT_STORE, CommandOptions, read_address
 
 _USUAL = object()
+
+CommandFunction: TypeAlias = Callable[[CommandOptions], int | Coroutine[object, object, int]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,10 @@ class Take:
 
 @dataclass(frozen=True)
 class Command:
-    """A row: `code` is a function from `CommandOptions` to the exit code, as module:function."""
+    """A row: `code` is a function from `CommandOptions` to the exit code, as module:function.
+
+    A coroutine function has an event loop of its own.
+    """
 
     name: str
     code: str
@@ -43,8 +48,13 @@ class Command:
 
     def run(self, options: CommandOptions) -> int:
         """Load the code and run it."""
-        function = resolve_name(f"weft.cli.{self.code}")
-        return cast("int", function(options))
+        function: CommandFunction = resolve_name(f"weft.cli.{self.code}")
+        outcome = function(options)
+        if isinstance(outcome, int):
+            return outcome
+        import asyncio  # `weft --help` needs none
+
+        return asyncio.run(outcome)
 
     def add_to(self, app: Typer) -> None:
         """Make it a command of a program."""

@@ -281,7 +281,7 @@ def rule_command(options: CommandOptions) -> int:
         for one in CODES.values():
             print(f"{one.code}  {one.severity:<{width}}  {one.title}")
         return 0
-    number = _written_out(options.code)
+    number = _write_out(options.code)
     code = CODES.get(number)
     if code is None:
         near = _nearest(number, list(CODES))
@@ -294,7 +294,7 @@ def rule_command(options: CommandOptions) -> int:
     return 0
 
 
-def _written_out(code: str) -> str:
+def _write_out(code: str) -> str:
     """`weft101` and `101` mean WEFT101."""
     upper = code.strip().upper()
     return f"WEFT{upper}" if upper.isdigit() else upper

@@ -1,6 +1,5 @@
 """`weft sessions import`: sessions of other programs into a store."""
 
-import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,13 +30,12 @@ class ImportOutcome:
     failed: list[SessionError] = field(default_factory=list[SessionError])
 
 
-def import_command(options: CommandOptions) -> int:
+async def import_command(options: CommandOptions) -> int:
     """Read sessions of other programs into a store: 1 if something could not be read."""
     require_format(options.recorded_format)
     files = files_in(options.files or ())
     outcome = ImportOutcome()
-    # it returns nothing: asyncio spells out what a run returns, all recordings too
-    asyncio.run(_store_recordings(options, files, outcome))
+    await _store_recordings(options, files, outcome)
     if options.as_json:
         print_json(_as_json(outcome))
     else:

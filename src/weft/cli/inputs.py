@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,16 +27,19 @@ from weft.dialects import dialect_named
 from weft.errors import DeclarationError, SessionError, UsageError
 from weft.replay.steps import (
     at_step,
+    config_in_dialect,
     homes_of,
     index_of,
     model_events,
-    speaking,
     texts_at,
     under_policy,
 )
 from weft.session import Session, SessionInfo, Store, read_session
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json
+
+if TYPE_CHECKING:
+    from weft.turns import Turns
 
 
 def request(options: CommandOptions, *, policy: str | None = None) -> Compilation:
@@ -93,7 +97,7 @@ def request(options: CommandOptions, *, policy: str | None = None) -> Compilatio
     compiled = compile_with(config=config)
     if options.dialect is None or options.dialect == compiled.dialect:
         return compiled
-    spoken = speaking(options.dialect, compiled, config)
+    spoken = config_in_dialect(options.dialect, compiled, config)
     return compile_with(config=spoken, recorded=compiled.provided)
 
 
@@ -250,6 +254,20 @@ async def open_existing_store(address: str) -> AsyncGenerator[Store]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def open_queue(options: CommandOptions) -> AsyncGenerator[tuple[Store, "Turns"], None]:
+    """The store and its queue, while the block runs."""
+    from weft.turns import open_turns  # few commands need the queue
+
+    async with open_existing_store(options.address) as store:
+        turns = open_turns(store, options.engine)
+        try:
+            await turns.open()
+            yield store, turns
+        finally:
+            await turns.close()
 
 
 def require_existing(address: str) -> None:

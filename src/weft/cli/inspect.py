@@ -36,7 +36,7 @@ from weft.inspector.inspection import PLAIN
 from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions, key_text
 from weft.models.routing import client_variables, read_upstreams
 from weft.recordings.read import files_in
-from weft.session import SessionKey
+from weft.session.store import key_of
 from weft.stores import beside_store, open_artifacts, open_store
 
 if TYPE_CHECKING:
@@ -62,23 +62,13 @@ def inspect_command(options: CommandOptions) -> int:
         require_folder(options.html, "--html")
         return _write(options, options.html, redact)
     try:
-        from weft.server.access import LOOPBACK, Limits
         from weft.server.application import Application
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the inspector needs {error.name}", where="inspect", hint='pip install "weft[serve]"'
         ) from None
     source, what = _source(options, redact)
-    application = Application(
-        [],
-        auth=None,
-        hosts=LOOPBACK,
-        origins=(),
-        limits=Limits(),
-        recover=0.0,
-        grace=1.0,
-        source=lambda request: source,
-    )
+    application = Application([], source=lambda request: source)
     run_application(application, options, what=what)
     return 0
 
@@ -318,7 +308,7 @@ def _read_recordings(options: CommandOptions) -> RecordingsRead:
             hint="name the recording by its id: --session ID",
         )
     files = files_in([Path(one) for one in options.listed or () if _is_recording(one)])
-    if not files:  # a program without --session is no recording
+    if not files:  # a program without --session is not a recording
         raise UsageError(
             "a page holds one session, and none is named",
             where="--html",
@@ -335,7 +325,7 @@ async def _stored_session(
     source = _open_stored_sessions(options, redact)
     try:
         session = await find_session(source.store, id, app=options.app, user=options.only_user)
-        key = key_text(SessionKey(session.app_name, session.user_id, session.id))
+        key = key_text(key_of(session))
         return await source.inspection(key), key
     finally:
         await source.store.close()

@@ -80,7 +80,7 @@ def load_source(target: str) -> object:
             hint=_object_hint(target),
         )
     module = _file(place) if _is_path(place) else _module(place)
-    module = _holding(module, path.split(".")[0])
+    module = _find_holder(module, path.split(".")[0])
     source: object = module
     for name in path.split("."):
         source = _attribute(source, name, target, module)
@@ -154,7 +154,7 @@ def _root_of(folder: Path, target: str) -> object:
     config = folder / "root_agent.yaml"
     module = _folder(folder)
     for name in ROOTS:
-        root: object = vars(_holding(module, name)).get(name)
+        root: object = vars(_find_holder(module, name)).get(name)
         if _is_node(root):
             return root
     if config.is_file():
@@ -189,7 +189,7 @@ def _folder(folder: Path) -> ModuleType:
     return package
 
 
-def _holding(module: ModuleType, name: str) -> ModuleType:
+def _find_holder(module: ModuleType, name: str) -> ModuleType:
     """The module that has the name: itself, or the module `agent` in it, as google-adk has it."""
     if name in vars(module) or "__path__" not in vars(module):
         return module

@@ -170,7 +170,7 @@ def facts_lines(model: str) -> Iterator[str]:
     table, facts = facts_json(model), facts_for(model)
     known = "" if facts.known else ", not in any table: safe defaults are used"
     yield f"{model} is spoken to in {facts.dialect}{known}"
-    if slip := _slip(model):
+    if slip := _find_slip(model):
         yield _line("client", f"none answers to this name; {slip}")
     window, longest = table["window"], facts.output_limit
     size = f"{window:,} tokens" if isinstance(window, int) else "not known"
@@ -181,11 +181,11 @@ def facts_lines(model: str) -> Iterator[str]:
         yield _line("efforts", ", ".join(facts.efforts))
     if facts.media is not None:
         yield _line("media", ", ".join(facts.media) or "text only")
-    yield _line("caching", _caching(facts))
+    yield _line("caching", _describe_caching(facts))
     yield _line("price", _price(model, table["price"]))
 
 
-def _slip(model: str) -> str:
+def _find_slip(model: str) -> str:
     """What to write instead of a name that no run would find a client for."""
     if model == "local" or model.startswith(("local:", "http://", "https://")):
         return ""
@@ -206,7 +206,7 @@ def _schema(facts: Facts) -> str:
     return "native" if facts.schema_with_tools else "native, but not together with tools"
 
 
-def _caching(facts: Facts) -> str:
+def _describe_caching(facts: Facts) -> str:
     cache = facts.cache
     if cache.exact:
         return "whatever two requests begin with in common"

@@ -54,6 +54,8 @@ class PictureForm(StrEnum):
 class CommandOptions:
     """What a command was given. What it does not take has its default.
 
+    An option is called as its field, unless it says otherwise: `only_user` is `--user`.
+
     Fields without a default are required by the commands that take them.
     """
 
@@ -93,11 +95,10 @@ class CommandOptions:
         str | None,
         Option("--target", help="The agents that were recorded.", metavar="MODULE:OBJECT"),
     ] = None
-    limit: Annotated[int | None, Option("--limit", help="At most this many.", min=1)] = None
+    limit: Annotated[int | None, Option(help="At most this many.", min=1)] = None
     gap: Annotated[
         float | None,
         Option(
-            "--gap",
             help="Seconds between an answer and the next request, where no times are recorded.",
             min=0,
         ),
@@ -105,7 +106,6 @@ class CommandOptions:
     sessions_per_hour: Annotated[
         float,
         Option(
-            "--sessions-per-hour",
             help="How many sessions begin an hour, which read the head of a request together.",
             min=0,
         ),
@@ -123,52 +123,39 @@ class CommandOptions:
         str | None, Option("-m", "--message", help="What the user says now.", metavar="TEXT")
     ] = None
     state: Annotated[
-        Texts,
-        Option("--state", help="A state value; JSON where it is JSON, else text.", metavar="K=V"),
+        Texts, Option(help="A state value; JSON where it is JSON, else text.", metavar="K=V")
     ] = None
-    session: Annotated[str | None, Option("--session", help="The session's id.", metavar="ID")] = (
-        None
-    )
+    session: Annotated[str | None, Option(help="The session's id.", metavar="ID")] = None
     trusted: Annotated[
         bool, Option("--trusted", help="The session file is Weft's own: believe what it kept.")
     ] = False
-    store: Annotated[
-        str | None,
-        Option("--store", help=_STORE_HELP, metavar="ADDRESS"),
-    ] = None
-    user: Annotated[str, Option("--user", help="Whose session it is.", metavar="ID")] = "user"
+    store: Annotated[str | None, Option(help=_STORE_HELP, metavar="ADDRESS")] = None
+    user: Annotated[str, Option(help="Whose session it is.", metavar="ID")] = "user"
     only_user: Annotated[
         str | None, Option("--user", help="Only this user's sessions.", metavar="ID")
     ] = None
     app: Annotated[
-        str | None, Option("--app", help="The app; that of the target if left out.", metavar="NAME")
+        str | None, Option(help="The app; that of the target if left out.", metavar="NAME")
     ] = None
     step: Annotated[
         int | None,
-        Option(
-            "--step", help="The request that led to the session's N-th model event.", metavar="N"
-        ),
+        Option(help="The request that led to the session's N-th model event.", metavar="N"),
     ] = None
     steps: Annotated[
         list[int] | None,
         Option("--step", help="The session's N-th model event; twice for two.", metavar="N"),
     ] = None
     before: Annotated[
-        str | None,
-        Option("--before", help="Take back this invocation and all after it.", metavar="ID"),
+        str | None, Option(help="Take back this invocation and all after it.", metavar="ID")
     ] = None
     last: Annotated[bool, Option("--last", help="Take back the last one.")] = False
 
     # how it is compiled
     agent: Annotated[
-        str | None, Option("--agent", help="Another agent of the tree or flow.", metavar="NAME")
+        str | None, Option(help="Another agent of the tree or flow.", metavar="NAME")
     ] = None
-    dialect: Annotated[
-        str | None, Option("--dialect", help="Speak another dialect.", metavar="NAME")
-    ] = None
-    model: Annotated[str | None, Option("--model", help="Ask another model.", metavar="NAME")] = (
-        None
-    )
+    dialect: Annotated[str | None, Option(help="Speak another dialect.", metavar="NAME")] = None
+    model: Annotated[str | None, Option(help="Ask another model.", metavar="NAME")] = None
     models: Annotated[
         Texts, Option("--model", help="Prices and cache rules to use; several.", metavar="NAME")
     ] = None
@@ -185,18 +172,16 @@ class CommandOptions:
 
     # how it runs
     max_llm_calls: Annotated[
-        int | None, Option("--max-llm-calls", help="How often models may be asked.", metavar="N")
+        int | None, Option(help="How often models may be asked.", metavar="N")
     ] = None
     budget_tokens: Annotated[
-        int | None,
-        Option("--budget-tokens", help="Stop when this many tokens are spent.", metavar="N"),
+        int | None, Option(help="Stop when this many tokens are spent.", metavar="N")
     ] = None
     budget_seconds: Annotated[
-        float | None, Option("--budget-seconds", help="Stop after this many seconds.", metavar="S")
+        float | None, Option(help="Stop after this many seconds.", metavar="S")
     ] = None
     budget_money: Annotated[
-        float | None,
-        Option("--budget-money", help="Stop when this many US dollars are spent.", metavar="USD"),
+        float | None, Option(help="Stop when this many US dollars are spent.", metavar="USD")
     ] = None
     resume: Annotated[bool, Option("--resume", help="Go on where the session stopped.")] = False
     answers: Annotated[
@@ -207,70 +192,45 @@ class CommandOptions:
     ] = None
 
     # how it is served
-    host: Annotated[str, Option("--host", help="The address to listen on.", metavar="ADDRESS")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[int, Option("--port", help="The port; 0 for a free one.", min=0)] = 8000
+    host: Annotated[str, Option(help="The address to listen on.", metavar="ADDRESS")] = "127.0.0.1"
+    port: Annotated[int, Option(help="The port; 0 for a free one.", min=0)] = 8000
     tokens: Annotated[
-        str | None,
-        Option("--tokens", help="Users and their tokens: FILE or env:NAME.", metavar="SOURCE"),
+        str | None, Option(help="Users and their tokens: FILE or env:NAME.", metavar="SOURCE")
     ] = None
     auth: Annotated[
-        str | None,
-        Option("--auth", help="A function from a request to its user.", metavar="MODULE:FUNCTION"),
+        str | None, Option(help="A function from a request to its user.", metavar="MODULE:FUNCTION")
     ] = None
     listen: Annotated[
         bool,
         Option("--listen", help="Show what arrives: spans by OTLP/HTTP, requests to providers."),
     ] = False
-    allow_host: Annotated[
-        Texts, Option("--allow-host", help="Another name to answer to.", metavar="NAME")
-    ] = None
+    allow_host: Annotated[Texts, Option(help="Another name to answer to.", metavar="NAME")] = None
     grace: Annotated[
-        float, Option("--grace", help="Seconds that runs may go on when it stops.", metavar="S")
+        float, Option(help="Seconds that runs may go on when it stops.", metavar="S")
     ] = 10.0
 
     # how much of it there is
     turns_per_minute: Annotated[
-        int | None,
-        Option("--turns-per-minute", help="Turns a user begins in a minute.", metavar="N", min=1),
+        int | None, Option(help="Turns a user begins in a minute.", metavar="N", min=1)
     ] = None
     open_runs: Annotated[
-        int | None,
-        Option("--open-runs", help="Runs a user has open at once.", metavar="N", min=1),
+        int | None, Option(help="Runs a user has open at once.", metavar="N", min=1)
     ] = None
     tokens_per_day: Annotated[
-        int | None,
-        Option("--tokens-per-day", help="Tokens a user has in a day of UTC.", metavar="N", min=1),
+        int | None, Option(help="Tokens a user has in a day of UTC.", metavar="N", min=1)
     ] = None
     app_turns_per_minute: Annotated[
-        int | None,
-        Option(
-            "--app-turns-per-minute",
-            help="The same of an app, for all its users.",
-            metavar="N",
-            min=1,
-        ),
+        int | None, Option(help="The same of an app, for all its users.", metavar="N", min=1)
     ] = None
     app_open_runs: Annotated[
-        int | None,
-        Option(
-            "--app-open-runs", help="The same of an app, for all its users.", metavar="N", min=1
-        ),
+        int | None, Option(help="The same of an app, for all its users.", metavar="N", min=1)
     ] = None
     app_tokens_per_day: Annotated[
-        int | None,
-        Option(
-            "--app-tokens-per-day",
-            help="The same of an app, for all its users.",
-            metavar="N",
-            min=1,
-        ),
+        int | None, Option(help="The same of an app, for all its users.", metavar="N", min=1)
     ] = None
     max_runs: Annotated[
         int | None,
         Option(
-            "--max-runs",
             help="Refuse runs with 503 while this many are under way; 1000 if left out.",
             metavar="N",
             min=1,
@@ -279,7 +239,6 @@ class CommandOptions:
     max_waiting: Annotated[
         int | None,
         Option(
-            "--max-waiting",
             help="Refuse runs with 503 while this many turns wait in the queue; 10000 if left out.",
             metavar="N",
             min=1,
@@ -289,22 +248,16 @@ class CommandOptions:
     # how turns are queued and run
     turn: Annotated[str, Argument(help="The turn's id.", show_default=False)] = ""
     engine: Annotated[
-        str,
-        Option("--engine", help="The queue: inbox, procrastinate or dbos.", metavar="NAME"),
+        str, Option(help="The queue: inbox, procrastinate or dbos.", metavar="NAME")
     ] = "inbox"
-    slots: Annotated[int, Option("--slots", help="How many turns run at once.", min=1)] = 16
-    attempts: Annotated[
-        int, Option("--attempts", help="How often a turn that fails is run.", min=1)
-    ] = 6
+    slots: Annotated[int, Option(help="How many turns run at once.", min=1)] = 16
+    attempts: Annotated[int, Option(help="How often a turn that fails is run.", min=1)] = 6
     hung: Annotated[
         float,
-        Option(
-            "--hung", help="Seconds of silence until a living worker is cut off.", metavar="SECONDS"
-        ),
+        Option(help="Seconds of silence until a living worker is cut off.", metavar="SECONDS"),
     ] = 15.0
     keep: Annotated[
-        float,
-        Option("--keep", help="Days for which done turns are kept.", min=0, metavar="DAYS"),
+        float, Option(help="Days for which done turns are kept.", min=0, metavar="DAYS")
     ] = 7.0
     health_port: Annotated[
         int | None,
@@ -315,7 +268,6 @@ class CommandOptions:
     stuck: Annotated[
         float,
         Option(
-            "--stuck",
             help="Seconds that a tool may block the worker until /health is 503.",
             metavar="SECONDS",
             min=1,
@@ -333,22 +285,19 @@ class CommandOptions:
     metrics_port: Annotated[
         int | None,
         Option(
-            "--metrics-port",
             help="Answer /metrics, /health and /ready here without a token; 0 for a free port.",
             metavar="PORT",
             min=0,
         ),
     ] = None
     metrics_host: Annotated[
-        str,
-        Option("--metrics-host", help="The address that --metrics-port is on.", metavar="HOST"),
+        str, Option(help="The address that --metrics-port is on.", metavar="HOST")
     ] = "127.0.0.1"
     log_form: Annotated[
         LogForm, Option("--log-format", help="How stderr is written: text, or a JSON a line.")
     ] = LogForm.TEXT
     workers: Annotated[
-        int,
-        Option("--workers", help="Run turns in this many processes of this machine.", min=0),
+        int, Option(help="Run turns in this many processes of this machine.", min=0)
     ] = 0
     queue: Annotated[
         bool, Option("--queue", help="Only put turns and follow them: workers run them.")
@@ -372,7 +321,7 @@ class CommandOptions:
         False
     )
     watch: Annotated[bool, Option("--watch", help="Check again whenever a file changes.")] = False
-    allow: Annotated[Texts, Option("--allow", help="A code to leave out.", metavar="CODE")] = None
+    allow: Annotated[Texts, Option(help="A code to leave out.", metavar="CODE")] = None
     infer: Annotated[bool, Option("--infer/--no-infer", help="Whether keys are inferred.")] = True
 
     # how it is evaluated
@@ -382,22 +331,16 @@ class CommandOptions:
             help="A dataset as YAML or JSON, or google-adk's *.evalset.json.", metavar="CASES"
         ),
     ] = None
-    repeat: Annotated[int, Option("--repeat", help="Run every case so often.", min=1)] = 1
-    parallel: Annotated[
-        int, Option("--parallel", help="How many cases run at once.", metavar="N", min=1)
-    ] = 1
+    repeat: Annotated[int, Option(help="Run every case so often.", min=1)] = 1
+    parallel: Annotated[int, Option(help="How many cases run at once.", metavar="N", min=1)] = 1
     baseline: Annotated[
-        Path | None,
-        Option("--baseline", help="Compare with outcomes that were saved.", metavar="FILE"),
+        Path | None, Option(help="Compare with outcomes that were saved.", metavar="FILE")
     ] = None
     save: Annotated[
-        Path | None, Option("--save", help="Keep the outcomes, as a baseline.", metavar="FILE")
+        Path | None, Option(help="Keep the outcomes, as a baseline.", metavar="FILE")
     ] = None
     tolerance: Annotated[
-        float,
-        Option(
-            "--tolerance", help="The share of runs that may be lost.", metavar="SHARE", min=0, max=1
-        ),
+        float, Option(help="The share of runs that may be lost.", metavar="SHARE", min=0, max=1)
     ] = 0.0
 
     # how it is loaded
@@ -409,16 +352,14 @@ class CommandOptions:
             show_default=False,
         ),
     ] = None
-    sessions: Annotated[int, Option("--sessions", help="How many sessions.", metavar="N")] = 20
-    turns: Annotated[int, Option("--turns", help="Turns of each session.", metavar="N")] = 5
+    sessions: Annotated[int, Option(help="How many sessions.", metavar="N")] = 20
+    turns: Annotated[int, Option(help="Turns of each session.", metavar="N")] = 5
     rate: Annotated[
         float | None,
-        Option(
-            "--rate", help="Turns that arrive a second; else as they are answered.", metavar="N"
-        ),
+        Option(help="Turns that arrive a second; else as they are answered.", metavar="N"),
     ] = None
     latency: Annotated[
-        float, Option("--latency", help="Seconds a call of the scripted model takes.", metavar="S")
+        float, Option(help="Seconds a call of the scripted model takes.", metavar="S")
     ] = 0.02
     load_engine: Annotated[
         str, Option("--engine", help="Who carries turns to workers.", metavar="NAME")
@@ -430,25 +371,18 @@ class CommandOptions:
         int, Option("--slots", help="Turns that a worker of a queue runs at once.", metavar="N")
     ] = 8
     chaos: Annotated[
-        str | None,
-        Option("--chaos", help="Faults to make: kill, stop, restart, hang.", metavar="KIND,..."),
+        str | None, Option(help="Faults to make: kill, stop, restart, hang.", metavar="KIND,...")
     ] = None
-    faults: Annotated[int, Option("--faults", help="How many of each kind.", metavar="N")] = 3
-    stop_seconds: Annotated[
-        float, Option("--stop-seconds", help="How long a worker is stopped.", metavar="S")
-    ] = 15.0
+    faults: Annotated[int, Option(help="How many of each kind.", metavar="N")] = 3
+    stop_seconds: Annotated[float, Option(help="How long a worker is stopped.", metavar="S")] = 15.0
     silence: Annotated[
-        float,
-        Option("--silence", help="Seconds until a stopped worker counts as dead.", metavar="S"),
+        float, Option(help="Seconds until a stopped worker counts as dead.", metavar="S")
     ] = 4.0
     patience: Annotated[
-        float,
-        Option("--patience", help="Seconds without an answer until it gives up.", metavar="S"),
+        float, Option(help="Seconds without an answer until it gives up.", metavar="S")
     ] = 120.0
-    seed: Annotated[int, Option("--seed", help="Which workers are hit.", metavar="N")] = 0
-    plot: Annotated[Path | None, Option("--plot", help="Draw the run as SVG.", metavar="FILE")] = (
-        None
-    )
+    seed: Annotated[int, Option(help="Which workers are hit.", metavar="N")] = 0
+    plot: Annotated[Path | None, Option(help="Draw the run as SVG.", metavar="FILE")] = None
 
     # how it is printed
     report_form: Annotated[ReportForm, Option("--format", help="The form of the report.")] = (
@@ -460,24 +394,19 @@ class CommandOptions:
     ] = None
     as_json: Annotated[bool, Option("--json", help="The list as JSON.")] = False
     older_than: Annotated[
-        str | None,
-        Option("--older-than", help="Unchanged for this long: 90d, 12h or 30m.", metavar="TIME"),
+        str | None, Option(help="Unchanged for this long: 90d, 12h or 30m.", metavar="TIME")
     ] = None
     keep_recent: Annotated[
-        int,
-        Option("--keep-recent", help="Leave the newest N events of a session.", metavar="N"),
+        int, Option(help="Leave the newest N events of a session.", metavar="N")
     ] = 1_000
     yes: Annotated[bool, Option("--yes", help="Do it; without it, only say what.")] = False
-    html: Annotated[
-        Path | None, Option("--html", help="Write the report as a page.", metavar="FILE")
-    ] = None
+    html: Annotated[Path | None, Option(help="Write the report as a page.", metavar="FILE")] = None
     raw: Annotated[
         bool, Option("--raw", help="With --html: keep what the agents redact or withhold.")
     ] = False
     redact: Annotated[
         Texts,
         Option(
-            "--redact",
             help="Hide these too, as a policy names them: email,card. Or a regular expression.",
             metavar="NAMES",
         ),
@@ -485,11 +414,10 @@ class CommandOptions:
 
     # what goes through a proxy
     upstream: Annotated[
-        Texts,
-        Option("--upstream", help="Where a provider is: anthropic=URL.", metavar="NAME=URL"),
+        Texts, Option(help="Where a provider is: anthropic=URL.", metavar="NAME=URL")
     ] = None
     record: Annotated[
-        Path | None, Option("--record", help="Keep what is said, a file a session.", metavar="DIR")
+        Path | None, Option(help="Keep what is said, a file a session.", metavar="DIR")
     ] = None
     cache: Annotated[
         bool,
@@ -511,14 +439,12 @@ class CommandOptions:
         Option("--report", help="Print requests that a provider refused as they went, masked."),
     ] = False
     config: Annotated[
-        Path | None,
-        Option("--config", help="A file with [proxy]; weft.toml if it is there.", metavar="FILE"),
+        Path | None, Option(help="A file with [proxy]; weft.toml if it is there.", metavar="FILE")
     ] = None
 
     frontier: Annotated[
         Path | None,
         Option(
-            "--frontier",
             help="Draw cost against what is in view as SVG, with an oracle that knows the future.",
             metavar="FILE",
         ),

@@ -27,15 +27,12 @@ def print_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()
 ) -> None:
     """Print cells under their titles; the columns of `right` stand to the right."""
-    lines = [titles, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    from weft.compiler.report import align_rows  # few commands print a table
+
     numbers = frozenset(right)
-    for line in lines:
-        cells = (
-            cell.rjust(width) if title in numbers else cell.ljust(width)
-            for title, cell, width in zip(titles, line, widths, strict=True)
-        )
-        print("  ".join(cells).rstrip())
+    left_aligned = [at for at, title in enumerate(titles) if title not in numbers]
+    for line in align_rows([titles, *rows], left_aligned=left_aligned):
+        print(line)
 
 
 TellProgress: TypeAlias = Callable[[int, str], None]

@@ -135,11 +135,11 @@ def proxy_command(options: CommandOptions) -> int:
         for at, one in enumerate(table.rules)
     ]
     rules.append((f"{file}: policy", table.policy, "*", "*"))
-    with _written_in(f"{file}: redact"):
+    with _name_place(f"{file}: redact"):
         redact = read_redactions(table.redact)
-    with _written_in(f"{file}: limit"):
+    with _name_place(f"{file}: limit"):
         limits = [*map(read_limit, table.limit)]
-    with _written_in(f"{file}: upstream"):
+    with _name_place(f"{file}: upstream"):
         _require_addresses(table.upstream)
     settings = ProxySettings(
         tuple(
@@ -193,7 +193,7 @@ def proxy_command(options: CommandOptions) -> int:
 
 
 @contextmanager
-def _written_in(place: str) -> Generator[None]:
+def _name_place(place: str) -> Generator[None]:
     """Name the place in a file in an error that would name the option."""
     try:
         yield

@@ -17,18 +17,17 @@ from weft.cli.inputs import pairs, require_existing, state_of, without_password
 from weft.cli.load import app_of, blame, load_node
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.screen import (
-    Question,
     Screen,
     answer_to,
+    describe_question,
     error_words,
     find_question,
     how_to_go_on,
-    open_questions,
 )
 from weft.declare import Node, RunBudget, RunConfig
 from weft.errors import UsageError, WeftError
 from weft.runtime import Result, Runner
-from weft.runtime.approvals import ToolResult
+from weft.runtime.approvals import Pending, ToolResult, pending_in
 from weft.runtime.run import Running
 from weft.session import Event
 from weft.session.event import new_id
@@ -104,7 +103,7 @@ class RunEnding(NamedTuple):
     events: list[Event]
     error: Event | None
     cause: Exception | None
-    questions: list[Question]
+    questions: list[Pending]
 
 
 class _Once:
@@ -161,14 +160,14 @@ class _Once:
     ) -> RunEnding:
         """Give each open call its answer, one after the other, or go on without any."""
         user, id, config = self._options.user, self._session, self._config
-        questions = open_questions(await runner.session(user_id=user, session_id=id))
+        questions = pending_in(await runner.session(user_id=user, session_id=id))
         replies: list[dict[str, object]] = []
         for name, value in answers.items():
             question = find_question(questions, name, where="--answer")
             reply = answer_to(question, value)
-            replies.append({question.id: ToolResult(reply, state) if state else reply})
+            replies.append({question.call_id: ToolResult(reply, state) if state else reply})
         retries = [
-            find_question(questions, name, where="--retry").id
+            find_question(questions, name, where="--retry").call_id
             for name in self._options.retries or ()
         ]
         # one after the other: each goes on until it waits for the next
@@ -206,7 +205,7 @@ class _Once:
     def say_waiting(self, ending: RunEnding) -> None:
         """Say what the run waits for, and what to type then."""
         for question in ending.questions:
-            print(question, file=sys.stderr)
+            print(describe_question(question), file=sys.stderr)
         if not ending.questions:
             return
         if self._address == "memory://":
@@ -263,7 +262,7 @@ async def play_run(running: Running, show: Callable[[Event], None]) -> RunEnding
     error = result.error
     if error is None and events and (events[-1].interrupted or _is_open(events[-1])):
         error = events[-1]
-    questions = open_questions(result.session)
+    questions = pending_in(result.session)
     return RunEnding(result, events, error, cause, questions)
 
 

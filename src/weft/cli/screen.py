@@ -8,25 +8,25 @@ it streams, the others when they are done.
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TextIO
 
 from weft.compiler.report import clip
 from weft.compiler.tools import TRANSFER
-from weft.content import FunctionCall, FunctionResponse
+from weft.content import FunctionResponse
 from weft.declare import Node, agents_of
 from weft.declare.route import same
 from weft.declare.template import to_text
 from weft.declare.visit import inner_agents
 from weft.diagnostics import safe
 from weft.errors import SessionError, UsageError
-from weft.runtime.approvals import Approve, Deny, Pending, pending_in
+from weft.runtime.approvals import Approve, Deny, Pending, QuestionKind
 from weft.runtime.flows import choices_of
 from weft.runtime.result import is_piece
 from weft.session import Event, Session
 from weft.session.event import without_temp
 from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind
-from weft.values import Json, compact
+from weft.values import Json, JsonObject, compact, unwrap_result
 
 Voice = tuple[str, str]
 """Who speaks: the agent, and the branch it stands on."""
@@ -55,7 +55,7 @@ class Screen:
         if is_piece(event):
             return  # it was streamed, and the whole answer follows
         voice = (event.author, event.branch or "")
-        if self._live not in (None, voice) and not _beside(self._live[1], voice[1]):
+        if self._live not in (None, voice) and not _run_beside(self._live[1], voice[1]):
             self._close()  # it was cut off, and this is what came next
             self._catch_up()
         if event.partial and event.void and self._live == voice:
@@ -170,7 +170,7 @@ class Screen:
     _at_start = True
 
 
-def _beside(one: str, other: str) -> bool:
+def _run_beside(one: str, other: str) -> bool:
     """Whether two branches run at the same time: both stand in a parallel, neither in the other."""
     return bool(one and other) and not (
         f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
@@ -200,16 +200,15 @@ def marks_for(stream: TextIO) -> LineMarks:
     return LineMarks()
 
 
-def call_words(call: FunctionCall) -> str:
+def call_words(name: str | None, args: JsonObject | None) -> str:
     """A call as it would be written: `get_weather(city="Oslo")`."""
-    arguments = ", ".join(f"{key}={compact(value)}" for key, value in (call.args or {}).items())
-    return f"{call.name}({arguments})"
+    arguments = ", ".join(f"{key}={compact(value)}" for key, value in (args or {}).items())
+    return f"{name}({arguments})"
 
 
 def result_words(result: FunctionResponse) -> str:
     """A result as compact JSON; one that is only a value, as that value."""
-    response = result.response or {}
-    return compact(response["result"] if set(response) == {"result"} else response)
+    return compact(unwrap_result(result.response or {}))
 
 
 def error_words(event: Event) -> str:
@@ -224,7 +223,7 @@ def deeds(event: Event, marks: LineMarks, width: int) -> Iterator[str]:
     """A line for each thing that an event does: calls, results, a transfer, a rejected answer."""
     for call in event.calls:
         if call.name not in (TRANSFER, CONFIRMATION, INPUT):
-            yield _line(marks.call, call_words(call), width)
+            yield _line(marks.call, call_words(call.name, call.args), width)
     results = [one for one in event.results if one.name not in (TRANSFER, CONFIRMATION)]
     for result in results:
         name = f"{result.name}: " if len(results) > 1 else ""
@@ -351,44 +350,29 @@ _YES = ("y", "yes", "true")
 _NO = ("n", "no", "false")
 
 
-class Question(NamedTuple):
-    """A call that is open: a yes or no is wanted, what it returned, or what a gate asks.
-
-    A gate may offer `choices`. `unknown` says that nobody knows whether the call ran: the process
-    died while it did.
-    """
-
-    id: str
-    name: str
-    call: str
-    confirm: bool = False
-    unknown: bool = False
-    gate: bool = False
-    choices: tuple[Json, ...] = ()
-
-    def __str__(self) -> str:
-        if self.gate:
-            offered = ", ".join(map(to_text, self.choices))
-            return f"{self.name} asks: {self.call}{f' ({offered})' if offered else ''}"
-        if self.confirm:
-            return f"waits for a yes or no: {self.call}"
-        if self.unknown:
-            return f"may have run or not: {self.call}"
-        return f"waits for an answer: {self.call}"
+_WAITS: Mapping[QuestionKind, str] = {
+    "confirm": "waits for a yes or no",
+    "unknown": "may have run or not",
+    "result": "waits for an answer",
+}
 
 
-def open_questions(session: Session) -> list[Question]:
-    """The calls of a session that wait for somebody, in the order they came."""
-    return [_question(one) for one in pending_in(session)]
+def describe_question(question: Pending) -> str:
+    """What is asked in a line: a gate's question with its choices, or which call waits for what."""
+    if question.kind == "input":
+        offered = ", ".join(map(to_text, choices_of(question.args)))
+        words = safe(question.question)
+        return f"{question.name} asks: {words}{f' ({offered})' if offered else ''}"
+    return f"{_WAITS[question.kind]}: {safe(call_words(question.name, question.args))}"
 
 
-def find_question(questions: Sequence[Question], name: str, *, where: str) -> Question:
+def find_question(questions: Sequence[Pending], name: str, *, where: str) -> Pending:
     """The open call of that id, or the only one of that name."""
-    matches = [one for one in questions if one.id == name]
+    matches = [one for one in questions if one.call_id == name]
     matches = matches or [one for one in questions if one.name == name]
     if len(matches) == 1:
         return matches[0]
-    listed = ", ".join(f"{one.id} ({one.name})" for one in questions) or "none"
+    listed = ", ".join(f"{one.call_id} ({one.name})" for one in questions) or "none"
     raise UsageError(
         f"{len(matches)} open calls are named `{name}`" if matches else f"no open call is `{name}`",
         where=where,
@@ -396,21 +380,22 @@ def find_question(questions: Sequence[Question], name: str, *, where: str) -> Qu
     )
 
 
-def answer_to(question: Question, value: Json) -> object:
+def answer_to(question: Pending, value: Json) -> object:
     """The answer as the call takes it: one of the choices, a yes or no, or any value.
 
     A no may be followed by its reason, and an object is a yes with these arguments.
     """
-    if question.choices and not any(same(value, choice) for choice in question.choices):
-        meant = next((c for c in question.choices if same(to_text(c), to_text(value))), None)
+    choices = choices_of(question.args) if question.kind == "input" else []
+    if choices and not any(same(value, choice) for choice in choices):
+        meant = next((c for c in choices if same(to_text(c), to_text(value))), None)
         if meant is None:
             raise UsageError(
                 f"{value!r} is not one of the choices",
                 where=question.name,
-                hint=f"say one of: {', '.join(map(to_text, question.choices))}",
+                hint=f"say one of: {', '.join(map(to_text, choices))}",
             )
         return meant
-    if not question.confirm:
+    if question.kind != "confirm":
         return value
     if isinstance(value, dict):
         return value if "confirmed" in value else Approve(args=value)
@@ -426,38 +411,19 @@ def answer_to(question: Question, value: Json) -> object:
     )
 
 
-def how_to_go_on(questions: Sequence[Question], command: Sequence[str]) -> str:
+def how_to_go_on(questions: Sequence[Pending], command: Sequence[str]) -> str:
     """The command that answers all of them."""
     words = [shlex.quote(word) for word in command]
     for one in questions:
         # two calls of one tool are told apart by their ids only
         alone = sum(other.name == one.name for other in questions) == 1
-        key = shlex.quote(one.name if alone else one.id)
-        if one.unknown:
+        key = shlex.quote(one.name if alone else one.call_id)
+        if one.kind == "unknown":
             words.append(f"--retry {key}")
-        else:
-            word = "true" if one.confirm else "JSON"
-            if one.gate:
-                word = shlex.quote(to_text(one.choices[0])) if one.choices else "ANSWER"
-            words.append(f"--answer {key}={word}")
+            continue
+        word = "true" if one.kind == "confirm" else "JSON"
+        if one.kind == "input":
+            choices = choices_of(one.args)
+            word = shlex.quote(to_text(choices[0])) if choices else "ANSWER"
+        words.append(f"--answer {key}={word}")
     return " ".join(words)
-
-
-def _question(pending: Pending) -> Question:
-    call = FunctionCall(name=pending.name, args=pending.args, id=pending.call_id)
-    if pending.kind == "input":
-        words = safe(pending.question)
-        return Question(
-            pending.call_id,
-            pending.name,
-            words,
-            gate=True,
-            choices=tuple(choices_of(call.args or {})),
-        )
-    return Question(
-        pending.call_id,
-        pending.name,
-        safe(call_words(call)),
-        confirm=pending.kind == "confirm",
-        unknown=pending.kind == "unknown",
-    )

@@ -44,7 +44,11 @@ _STORE = "WEFT_STORE"
 def serve_command(options: CommandOptions) -> int:
     """Serve the targets; the exit code is 0 after Ctrl-C or SIGTERM."""
     auth = _auth(options)
-    _require_closed(options, is_configured=auth is not None)
+    require_known_callers(
+        options,
+        hint="add --tokens FILE (a line user=token each) or --auth MODULE:FUNCTION;"
+        " or leave --host out",
+    )
     application = _application(options, auth)
     names = ", ".join(application.served.runners)
     what = f"{names} from {without_password(options.address)}"
@@ -178,34 +182,26 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
     )
 
 
-def mcp_command(options: CommandOptions) -> int:
+async def mcp_command(options: CommandOptions) -> int:
     """Serve the targets on stdin and stdout; the exit code is 0 once the client is gone."""
     _require_sdk("mcp", "the MCP SDK")
     from weft.server.mcp import serve_runners
 
     begin_logs(LogForm.TEXT)  # to stderr: stdout is the client's
-
-    async def serve() -> None:
-        async with serve_runners(load_runners(options)) as service:
-            await service.run_stdio()
-
-    asyncio.run(serve())
+    async with serve_runners(load_runners(options)) as service:
+        await service.run_stdio()
     return 0
 
 
-def acp_command(options: CommandOptions) -> int:
+async def acp_command(options: CommandOptions) -> int:
     """Serve the target to an editor; the exit code is 0 once the editor is gone."""
     _require_sdk("acp", "the SDK of ACP")
     from weft.server.acp import run_stdio, serve_editor
 
     begin_logs(LogForm.TEXT)  # to stderr: stdout is the editor's
-
-    async def serve() -> None:
-        (runner,) = load_runners(replace(options, targets=[options.target]))
-        async with serve_editor(runner) as agent:
-            await run_stdio(agent)
-
-    asyncio.run(serve())
+    (runner,) = load_runners(replace(options, targets=[options.target]))
+    async with serve_editor(runner) as agent:
+        await run_stdio(agent)
     return 0
 
 
@@ -287,24 +283,17 @@ def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":
     return cast("Authenticate", function)
 
 
-def _require_closed(options: CommandOptions, *, is_configured: bool) -> None:
+def require_known_callers(
+    options: CommandOptions,
+    *,
+    hint: str = "add --tokens FILE (a line user=token each); clients send it as X-Weft-Token",
+) -> None:
     """Refuse to listen to other machines without knowing who asks."""
-    if not is_loopback(options.host) and not is_configured:
+    if not is_loopback(options.host) and options.tokens is None and options.auth is None:
         raise UsageError(
             f"{options.host} can be reached from other machines, and nothing says who may ask",
             where="--host",
-            hint="add --tokens FILE (a line user=token each) or --auth MODULE:FUNCTION;"
-            " or leave --host out",
-        )
-
-
-def require_known_callers(options: CommandOptions) -> None:
-    """Refuse to listen to other machines without tokens, where the headers are a provider's."""
-    if not is_loopback(options.host) and options.tokens is None:
-        raise UsageError(
-            f"{options.host} can be reached from other machines, and nothing says who may ask",
-            where="--host",
-            hint="add --tokens FILE (a line user=token each); clients send it as X-Weft-Token",
+            hint=hint,
         )
 
 

@@ -5,12 +5,17 @@ be kept, and what takes room; the version of the tables, one version on or back,
 and whether every row is what was stored.
 """
 
-import asyncio
 import shutil
 import sys
 import time
 
-from weft.cli.inputs import find_session, list_sessions, open_existing_store, require_existing
+from weft.cli.inputs import (
+    find_session,
+    list_sessions,
+    open_existing_store,
+    open_queue,
+    require_existing,
+)
 from weft.cli.load import require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json, print_table
@@ -21,7 +26,7 @@ from weft.errors import UsageError
 from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.earlier import rewind_event
 from weft.session import Session, SessionInfo, SessionKey, Store
-from weft.session.store import ErasingStore, key_of
+from weft.session.store import ErasingStore, key_of, lease_session
 from weft.stores import beside_store, open_artifacts
 from weft.stores.upkeep import (
     MEMORY_APP,
@@ -38,14 +43,10 @@ from weft.stores.upkeep import (
 from weft.values import JsonObject
 
 
-def list_command(options: CommandOptions) -> int:
+async def list_command(options: CommandOptions) -> int:
     """List the sessions of a store, the latest first: a table, or JSON."""
-
-    async def work() -> list[SessionInfo]:
-        async with open_existing_store(options.address) as store:
-            return await list_sessions(store, app=options.app, user=options.only_user)
-
-    infos = asyncio.run(work())
+    async with open_existing_store(options.address) as store:
+        infos = await list_sessions(store, app=options.app, user=options.only_user)
     if options.as_json:
         print_json([_as_json(info) for info in infos])
         return 0
@@ -58,16 +59,12 @@ def list_command(options: CommandOptions) -> int:
     return 0
 
 
-def pending_command(options: CommandOptions) -> int:
+async def pending_command(options: CommandOptions) -> int:
     """List the questions that the sessions of a store wait on, the oldest first."""
-
-    async def work() -> list[Pending]:
-        async with open_existing_store(options.address) as store:
-            apps = [options.app] if options.app is not None else await store.apps()
-            by_app = [await pending_in_store(store, app, options.only_user) for app in apps]
-            return sorted((one for each in by_app for one in each), key=_asked_at)
-
-    questions = asyncio.run(work())
+    async with open_existing_store(options.address) as store:
+        apps = [options.app] if options.app is not None else await store.apps()
+        by_app = [await pending_in_store(store, app, options.only_user) for app in apps]
+    questions = sorted((one for each in by_app for one in each), key=lambda one: one.asked_at)
     if options.as_json:
         print_json([_question_json(one) for one in questions])
         return 0
@@ -79,20 +76,20 @@ def pending_command(options: CommandOptions) -> int:
     return 0
 
 
-def show_command(options: CommandOptions) -> int:
+async def show_command(options: CommandOptions) -> int:
     """Show a conversation in short lines, and the state at its end."""
-    session = asyncio.run(_readable(options))
+    session = await _find_readable(options)
     width = shutil.get_terminal_size((100, 24)).columns
     for line in session_lines(session, marks_for(sys.stdout), width):
         print(line)
     return 0
 
 
-def export_command(options: CommandOptions) -> int:
+async def export_command(options: CommandOptions) -> int:
     """Write a session as ADK's JSON, into a file or to stdout."""
     if options.output is not None:
         require_folder(options.output, "--output")
-    data = asyncio.run(_readable(options)).to_json() + b"\n"
+    data = (await _find_readable(options)).to_json() + b"\n"
     if options.output is not None:
         options.output.write_bytes(data)
         print(f"wrote {options.output}", file=sys.stderr)
@@ -104,7 +101,7 @@ def export_command(options: CommandOptions) -> int:
     return 0
 
 
-def rewind_command(options: CommandOptions) -> int:
+async def rewind_command(options: CommandOptions) -> int:
     """Take a session back to before an invocation; nothing is deleted from its log."""
     if (options.before is None) != options.last:
         raise UsageError(
@@ -112,28 +109,20 @@ def rewind_command(options: CommandOptions) -> int:
             where="rewind",
             hint="--last, or --before INVOCATION; `weft sessions show ID` lists them",
         )
-
-    async def work() -> str:
-        async with open_existing_store(options.address) as store:
-            session = await find_session(store, options.id, app=options.app, user=options.only_user)
-            key = SessionKey(session.app_name, session.user_id, session.id)
-            return await _rewind_session(store, key, options.before)
-
-    print(asyncio.run(work()))
+    async with open_existing_store(options.address) as store:
+        session = await find_session(store, options.id, app=options.app, user=options.only_user)
+        print(await _rewind_session(store, key_of(session), options.before))
     return 0
 
 
 async def _rewind_session(store: Store, key: SessionKey, before: str | None) -> str:
     # a run of the session must end first, or its events would follow the rewind
-    lease = await store.lease(key, busy="queue", interrupt=lambda: None)
-    try:
+    async with lease_session(store, key, busy="queue"):
         session = await find_session(store, key.id, app=key.app_name, user=key.user_id)
         invocation = find_invocation(session, before)
         artifacts = open_artifacts(beside_store(store))
         event = await rewind_event(session, invocation.id, artifacts)
         await store.append(session, event)
-    finally:
-        await lease.release()
     return taken_back(invocation.events[0].text, invocation.id)
 
 
@@ -142,16 +131,12 @@ def taken_back(text: str, id: str) -> str:
     return clip(safe(f'taken back from invocation {id}: "{" ".join(text.split())}"'), 100)
 
 
-async def _readable(options: CommandOptions) -> Session:
+async def _find_readable(options: CommandOptions) -> Session:
     """The session, without events that are damaged: a warning names each of them."""
     async with open_existing_store(options.address) as store:
         return await find_session(
             store, options.id, app=options.app, user=options.only_user, skip_unreadable=True
         )
-
-
-def _asked_at(question: Pending) -> float:
-    return question.asked_at
 
 
 def _question_json(one: Pending) -> JsonObject:
@@ -194,101 +179,93 @@ def _cells(info: SessionInfo) -> list[str]:
 # --- sessions that must not be kept, and those that take room
 
 
-def delete_command(options: CommandOptions) -> int:
+async def delete_command(options: CommandOptions) -> int:
     """Delete a session, or all data of a user; or say what there is."""
     user = options.only_user
-    if options.session is not None:
-        asyncio.run(_delete_session(options, options.session))
-        return 0
-    if user is None:
+    if options.session is None and user is None:
         raise UsageError("whose data?", where="delete", hint="name a session, or --user ID")
-
-    async def work() -> None:
-        async with open_existing_store(options.address) as store:
-            queued = await store.apps_of_turns(user) if isinstance(store, ErasingStore) else []
-            infos = await list_sessions(store, app=options.app, user=user, queued=queued)
-            queued = [app for app in queued if options.app in (None, app)]
-            apps = sorted(
-                {info.key.app_name.removeprefix(MEMORY_APP) for info in infos} | {*queued}
-            )
-            if not options.yes:
-                _show(infos)
-                rest = "state, artifacts and queued turns"
-                _say_yes(f"{len(infos)} sessions of `{user}`, and the user's {rest}")
-                return
-            artifacts = open_artifacts(beside_store(store))
-            for at, app in enumerate(apps):
-                # a file of sessions is made smaller once, after the last app
-                last = at == len(apps) - 1
-                erased = await erase_user(store, artifacts, app, user, compact=last)
-                print(
-                    f"deleted from {safe(app)}: {erased.sessions} sessions,"
-                    f" {erased.memories} memories, {erased.artifacts} artifacts"
-                )
-
-    asyncio.run(work())
+    async with open_existing_store(options.address) as store:
+        if options.session is not None:
+            await _delete_session(store, options, options.session)
+        elif user is not None:
+            await _delete_user(store, options, user)
     return 0
 
 
-async def _delete_session(options: CommandOptions, id: str) -> None:
-    """Delete one session with its artifacts, or show it."""
-    async with open_existing_store(options.address) as store:
-        session = await find_session(
-            store, id, app=options.app, user=options.only_user, skip_unreadable=True, recent=0
+async def _delete_user(store: Store, options: CommandOptions, user: str) -> None:
+    """Delete all data of a user, or show it."""
+    queued = await store.apps_of_turns(user) if isinstance(store, ErasingStore) else []
+    infos = await list_sessions(store, app=options.app, user=user, queued=queued)
+    if not options.yes:
+        _show(infos)
+        rest = "state, artifacts and queued turns"
+        _say_yes(f"{len(infos)} sessions of `{user}`, and the user's {rest}")
+        return
+    queued = [app for app in queued if options.app in (None, app)]
+    apps = sorted({info.key.app_name.removeprefix(MEMORY_APP) for info in infos} | {*queued})
+    artifacts = open_artifacts(beside_store(store))
+    for at, app in enumerate(apps):
+        # a file of sessions is made smaller once, after the last app
+        last = at == len(apps) - 1
+        erased = await erase_user(store, artifacts, app, user, compact=last)
+        print(
+            f"deleted from {safe(app)}: {erased.sessions} sessions,"
+            f" {erased.memories} memories, {erased.artifacts} artifacts"
         )
-        key = key_of(session)
-        if not options.yes:
-            infos = await list_sessions(store, app=key.app_name, user=key.user_id)
-            _show([info for info in infos if info.key == key])
-            _say_yes("this session and its artifacts")
-            return
-        erased = await erase_sessions(store, open_artifacts(beside_store(store)), [key])
-        print(f"deleted {erased.sessions} session, {erased.artifacts} artifacts")
 
 
-def prune_command(options: CommandOptions) -> int:
+async def _delete_session(store: Store, options: CommandOptions, id: str) -> None:
+    """Delete one session with its artifacts, or show it."""
+    session = await find_session(
+        store, id, app=options.app, user=options.only_user, skip_unreadable=True, recent=0
+    )
+    key = key_of(session)
+    if not options.yes:
+        infos = await list_sessions(store, app=key.app_name, user=key.user_id)
+        _show([info for info in infos if info.key == key])
+        _say_yes("this session and its artifacts")
+        return
+    erased = await erase_sessions(store, open_artifacts(beside_store(store)), [key])
+    print(f"deleted {erased.sessions} session, {erased.artifacts} artifacts")
+
+
+async def prune_command(options: CommandOptions) -> int:
     """Delete the sessions that have not changed for a while, or list them."""
     if options.older_than is None:
         raise UsageError("how old?", where="prune", hint="write --older-than 90d")
     before = _find_moment(options.older_than)
-
-    async def work() -> None:
-        async with open_existing_store(options.address) as store:
-            infos = await _old(store, options, before)
-            if not infos:
-                print("no session is that old", file=sys.stderr)
-            elif not options.yes:
-                _show(infos)
-                _say_yes(f"{len(infos)} sessions, unchanged for {options.older_than}")
-            else:
-                artifacts = open_artifacts(beside_store(store))
-                erased = await erase_sessions(store, artifacts, [info.key for info in infos])
-                print(f"deleted {erased.sessions} sessions, {erased.artifacts} artifacts")
-
-    asyncio.run(work())
+    async with open_existing_store(options.address) as store:
+        listed = await list_sessions(store, app=options.app, user=options.only_user)
+        old = [info for info in listed if info.last_update_time < before]
+        infos = [info for info in old if not info.key.app_name.startswith(MEMORY_APP)]
+        if not infos:
+            print("no session is that old", file=sys.stderr)
+        elif not options.yes:
+            _show(infos)
+            _say_yes(f"{len(infos)} sessions, unchanged for {options.older_than}")
+        else:
+            artifacts = open_artifacts(beside_store(store))
+            erased = await erase_sessions(store, artifacts, [info.key for info in infos])
+            print(f"deleted {erased.sessions} sessions, {erased.artifacts} artifacts")
     return 0
 
 
-def archive_command(options: CommandOptions) -> int:
+async def archive_command(options: CommandOptions) -> int:
     """Pack the older events of a session, or of all that are long; they read as before."""
     keep = options.keep_recent
     before = _find_moment(options.older_than) if options.older_than else None
-
-    async def work() -> None:
-        async with open_existing_store(options.address) as store:
-            infos = await list_sessions(store, app=options.app, user=options.only_user)
-            if options.session is not None:
-                session = await find_session(
-                    store, options.session, app=options.app, user=options.only_user, recent=0
-                )
-                infos = [info for info in infos if info.key == key_of(session)]
-            count = await archive_sessions(
-                store, [info.key for info in infos], keep_recent=keep, before=before
+    async with open_existing_store(options.address) as store:
+        infos = await list_sessions(store, app=options.app, user=options.only_user)
+        if options.session is not None:
+            session = await find_session(
+                store, options.session, app=options.app, user=options.only_user, recent=0
             )
-            events = sum(info.events for info in infos)
-            print(f"archived {count:,} of {events:,} events in {len(infos):,} sessions")
-
-    asyncio.run(work())
+            infos = [info for info in infos if info.key == key_of(session)]
+        count = await archive_sessions(
+            store, [info.key for info in infos], keep_recent=keep, before=before
+        )
+        events = sum(info.events for info in infos)
+        print(f"archived {count:,} of {events:,} events in {len(infos):,} sessions")
     return 0
 
 
@@ -297,15 +274,6 @@ def _find_moment(age: str) -> float:
     from weft.turns.turn import seconds_of  # few commands need the queue
 
     return time.time() - seconds_of(age, where="--older-than")
-
-
-async def _old(store: Store, options: CommandOptions, before: float) -> list[SessionInfo]:
-    infos = await list_sessions(store, app=options.app, user=options.only_user)
-    return [
-        info
-        for info in infos
-        if info.last_update_time < before and not info.key.app_name.startswith(MEMORY_APP)
-    ]
 
 
 def _show(infos: list[SessionInfo]) -> None:
@@ -320,60 +288,50 @@ def _say_yes(what: str) -> None:
 # --- the tables
 
 
-def status_command(options: CommandOptions) -> int:
+async def status_command(options: CommandOptions) -> int:
     """Say which version the tables have; 1 where something is to be done."""
     require_existing(options.address)
-    version = asyncio.run(store_version(options.address))
+    version = await store_version(options.address)
     _say(version)
     return int(version.version < version.known)
 
 
-def migrate_command(options: CommandOptions) -> int:
+async def migrate_command(options: CommandOptions) -> int:
     """Make the tables, or bring them up to date; with an engine, those of its queue too."""
-    version = asyncio.run(migrate_store(options.address))
+    version = await migrate_store(options.address)
     if options.engine:
-        asyncio.run(_migrate_queue(options.address, options.engine))
+        async with open_queue(options):
+            pass  # to open it makes its tables
     _say(version)
     return 0
 
 
-async def _migrate_queue(address: str, engine: str) -> None:
-    from weft.turns import open_turns
-
-    async with open_existing_store(address) as store:
-        turns = open_turns(store, engine)
-        try:
-            await turns.open()
-        finally:
-            await turns.close()
-
-
-def downgrade_command(options: CommandOptions) -> int:
+async def downgrade_command(options: CommandOptions) -> int:
     """Take the tables back by one version, or say so."""
     require_existing(options.address)
     if not options.yes:
-        _say(asyncio.run(store_version(options.address)))
+        _say(await store_version(options.address))
         print("nothing was changed: end the processes of this version, add --yes", file=sys.stderr)
         return 0
-    _say(asyncio.run(downgrade_store(options.address)))
+    _say(await downgrade_store(options.address))
     return 0
 
 
-def backup_command(options: CommandOptions) -> int:
+async def backup_command(options: CommandOptions) -> int:
     """Copy a file of sessions while it is in use."""
     require_existing(options.address)
     if options.output is None:
         raise UsageError("where to?", where="store backup", hint="-o FILE")
     require_folder(options.output, "--output")
-    size = asyncio.run(backup_store(options.address, options.output))
+    size = await backup_store(options.address, options.output)
     print(f"wrote {options.output}: {size:,} bytes")
     return 0
 
 
-def verify_command(options: CommandOptions) -> int:
+async def verify_command(options: CommandOptions) -> int:
     """Say whether every row of a store is what was stored; 1 where one is not."""
     require_existing(options.address)
-    check = asyncio.run(verify_store(options.address))
+    check = await verify_store(options.address)
     for problem in check.problems:
         print(clip(safe(problem), 300))
     count = f"{check.sessions:,} sessions, {check.events:,} events"

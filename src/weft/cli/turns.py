@@ -1,12 +1,9 @@
 """`weft turns`: look into the queue of a store, and help what got stuck in it."""
 
-import asyncio
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import cast, get_args
 
-from weft.cli.inputs import open_existing_store
+from weft.cli.inputs import open_queue
 from weft.cli.options import CommandOptions
 from weft.cli.printing import print_json, print_table
 from weft.cli.screen import moment
@@ -15,8 +12,7 @@ from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.misuse import suggest_names
 from weft.runtime.background import interrupt_session
-from weft.session import Store
-from weft.turns import TurnInfo, Turns, TurnStatus, open_turns
+from weft.turns import TurnInfo, Turns, TurnStatus
 from weft.turns.turn import NEEDS_PERSON, poison_reason
 from weft.turns.worker import count_unserved, queue_database, worker_name
 from weft.values import JsonObject
@@ -31,26 +27,19 @@ _LISTED = 100
 """How many turns are listed, unless somebody asks for more."""
 
 
-def list_command(options: CommandOptions) -> int:
+async def list_command(options: CommandOptions) -> int:
     """List the turns of a queue, the oldest first: a table, or JSON."""
     status = _status(options.turn_status)
-
-    async def work() -> tuple[list[TurnInfo], dict[str, int]]:
-        async with _queue(options) as (store, turns):
-            database = queue_database(store, worker_name(store))
-            try:
-                await database.open()
-                waiting = await count_unserved(turns, database)
-            finally:
-                await database.close()
-            return (
-                await turns.list(
-                    app_name=options.app, status=status, limit=options.limit or _LISTED
-                ),
-                waiting,
-            )
-
-    infos, waiting = asyncio.run(work())
+    async with open_queue(options) as (store, turns):
+        database = queue_database(store, worker_name(store))
+        try:
+            await database.open()
+            waiting = await count_unserved(turns, database)
+        finally:
+            await database.close()
+        infos = await turns.list(
+            app_name=options.app, status=status, limit=options.limit or _LISTED
+        )
     if options.as_json:
         print_json([_as_json(one) for one in infos])
         return 0
@@ -65,68 +54,46 @@ def list_command(options: CommandOptions) -> int:
     return 0
 
 
-def show_command(options: CommandOptions) -> int:
+async def show_command(options: CommandOptions) -> int:
     """Show a turn: its message, and what became of it."""
-
-    async def work() -> TurnInfo:
-        async with _queue(options) as (_, turns):
-            return await _find(turns, options.turn)
-
-    info = asyncio.run(work())
+    async with open_queue(options) as (_, turns):
+        info = await _find(turns, options.turn)
     for name, value in _as_json(info).items():
         if value not in (None, "", 0, False):
             print(f"{name}: {safe(str(value))}")
     return 0
 
 
-def retry_command(options: CommandOptions) -> int:
+async def retry_command(options: CommandOptions) -> int:
     """Have a turn that failed or was cancelled taken again."""
-
-    async def work() -> None:
-        async with _queue(options) as (_, turns):
-            info = await _find(turns, options.turn)
-            if not await turns.retry(info.turn.id):
-                raise UsageError(
-                    f"turn {info.turn.id} is {info.status}",
-                    where="retry",
-                    hint="only a turn that failed or was cancelled is taken again",
-                )
-
-    asyncio.run(work())
+    async with open_queue(options) as (_, turns):
+        info = await _find(turns, options.turn)
+        if not await turns.retry(info.turn.id):
+            raise UsageError(
+                f"turn {info.turn.id} is {info.status}",
+                where="retry",
+                hint="only a turn that failed or was cancelled is taken again",
+            )
     print(f"turn {options.turn} waits again")
     return 0
 
 
-def cancel_command(options: CommandOptions) -> int:
+async def cancel_command(options: CommandOptions) -> int:
     """Take a turn out of the queue, or stop its run."""
-
-    async def work() -> str:
-        async with _queue(options) as (store, turns):
-            info = await _find(turns, options.turn)
-            if await turns.cancel(info.turn.id):
-                return "is taken out of the queue"
-            if info.status == "running" and await interrupt_session(store, info.turn.key):
-                return "was stopped"
+    async with open_queue(options) as (store, turns):
+        info = await _find(turns, options.turn)
+        if await turns.cancel(info.turn.id):
+            words = "is taken out of the queue"
+        elif info.status == "running" and await interrupt_session(store, info.turn.key):
+            words = "was stopped"
+        else:
             raise UsageError(
                 f"turn {info.turn.id} is {info.status}",
                 where="cancel",
                 hint="only a turn that waits or runs can be stopped",
             )
-
-    print(f"turn {options.turn} {asyncio.run(work())}")
+    print(f"turn {options.turn} {words}")
     return 0
-
-
-@asynccontextmanager
-async def _queue(options: CommandOptions) -> AsyncGenerator[tuple[Store, Turns], None]:
-    """The store and its queue, while the block runs."""
-    async with open_existing_store(options.address) as store:
-        turns = open_turns(store, options.engine)
-        try:
-            await turns.open()
-            yield store, turns
-        finally:
-            await turns.close()
 
 
 async def _find(turns: Turns, id: str) -> TurnInfo:

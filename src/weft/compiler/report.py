@@ -7,7 +7,7 @@ A report is plain data. It knows nothing of how a request is compiled, only how 
 import json
 import textwrap
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from textwrap import wrap
 from typing import Literal, assert_never, cast
@@ -373,6 +373,17 @@ def clip(text: str, width: int, *, keep: str = "start") -> str:
             break
         taken.append(char)
     return "".join([*taken, "…"]) if keep == "start" else "".join([*taken, "…"])[::-1]
+
+
+def align_rows(rows: Sequence[Sequence[str]], *, left_aligned: Collection[int]) -> Iterator[str]:
+    """Rows of cells as lines; these columns stand to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.ljust(width) if at in left_aligned else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()
 
 
 _CHARACTERS = 4096

@@ -416,10 +416,6 @@ def _calls(data: Mapping[str, object], where: str) -> list[dict[str, object]]:
 def _text(content: object, where: str) -> str:
     if content is None:
         return ""
-    return msgspec.convert(content, Content, strict=False).text if _is_text(content, where) else ""
-
-
-def _is_text(content: object, where: str) -> bool:
     media = [part for part in _parts(content, where) if not isinstance(part.get("text"), str)]
     if media:
         raise UsageError(
@@ -427,7 +423,7 @@ def _is_text(content: object, where: str) -> bool:
             where=where,
             hint="write the case in Python, with a task of your own",
         )
-    return True
+    return msgspec.convert(content, Content, strict=False).text
 
 
 def _parts(content: object, where: str) -> list[Mapping[str, object]]:

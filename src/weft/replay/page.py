@@ -15,6 +15,7 @@ import msgspec
 
 from weft.compiler.costs import RELATIVE, Load, rates_for
 from weft.compiler.receipt import billed_load
+from weft.compiler.report import align_rows
 from weft.dialects.price_list import name_price_list
 from weft.markup import escape, page, table, tag
 from weft.recordings import Aside, Recording, way_to_apply
@@ -167,10 +168,7 @@ def _body(trials: Sequence[Trial], title: str, facts: RecordedFacts | None) -> I
             " Every request was compiled again from the recording; no model was called."
         )
         yield tag("p", escape(words), "dim")
-    groups = [
-        [trial for trial in trials if trial.model == model]
-        for model in dict.fromkeys(trial.model for trial in trials)
-    ]
+    groups = _by_model(trials)
     for chosen in groups:
         yield _cards(chosen, several=len(groups) > 1)
     if facts is not None:
@@ -183,8 +181,16 @@ def _body(trials: Sequence[Trial], title: str, facts: RecordedFacts | None) -> I
         words = f"{first.runs:,} runs, {first.requests:,} requests; costs in {unit(first)}"
         yield tag("p", f"{words}, without the answers{missing_prices(first)}", "dim")
         yield table(TITLES, _rows(chosen))
-        yield _against(chosen)
-        yield _curves(chosen)
+        yield _draw_costs(chosen)
+        yield _draw_curves(chosen)
+
+
+def _by_model(trials: Iterable[Trial]) -> list[list[Trial]]:
+    """The trials of each model, plain history first."""
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(trial.model, []).append(trial)
+    return [*groups.values()]
 
 
 def _cards(trials: Sequence[Trial], *, several: bool) -> str:
@@ -327,7 +333,7 @@ def _rows(trials: Sequence[Trial]) -> Iterator[list[str]]:
         yield [tag("td", f"{dot}{escape(first)}"), *_text_cells(*rest)]
 
 
-def _against(trials: Sequence[Trial]) -> str:
+def _draw_costs(trials: Sequence[Trial]) -> str:
     """Cost to the right, what is present of the evidence upwards; a ring is what is kept."""
     base = trials[0].cost or 1.0
     most = max(1.0, *(trial.cost / base for trial in trials))
@@ -346,7 +352,7 @@ def _against(trials: Sequence[Trial]) -> str:
     return _svg(drawn)
 
 
-def _curves(trials: Sequence[Trial]) -> str:
+def _draw_curves(trials: Sequence[Trial]) -> str:
     """The tokens of a request by its number in the run, over the runs that came so far."""
     means = [
         [size / count for size, count in zip(trial.curve, trial.reached, strict=True)]
@@ -421,23 +427,16 @@ def cells(trial: Trial, base: Trial) -> tuple[str, ...]:
 
 def lines(trials: Sequence[Trial]) -> Iterator[str]:
     """The tables as text, one for each model."""
-    for model in dict.fromkeys(trial.model for trial in trials):
-        chosen = [trial for trial in trials if trial.model == model]
+    for chosen in _by_model(trials):
         first = chosen[0]
         yield (
             f"{model_title(first)}: {first.runs:,} runs, {first.requests:,} requests,"
             f" costs in {unit(first)} without the answers{missing_prices(first)}"
         )
-        table = [TITLES, *(cells(trial, first) for trial in chosen)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for row in table:
-            first_cell, *rest = zip(row, widths, strict=True)
-            yield "  ".join(
-                (
-                    f"  {first_cell[0]:<{first_cell[1]}}",
-                    *(f"{cell:>{width}}" for cell, width in rest),
-                )
-            ).rstrip()
+        for line in align_rows(
+            [TITLES, *(cells(trial, first) for trial in chosen)], left_aligned=(0,)
+        ):
+            yield f"  {line}"
         for trial in chosen:
             if trial.refused:
                 yield f"  {trial.policy} refused {trial.refused:,} requests, which are not counted"
@@ -450,10 +449,9 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
 
 def shares(trials: Sequence[Trial]) -> Iterator[str]:
     """A line for each policy but plain history: what was in view when, and how many runs lose."""
-    for model in dict.fromkeys(trial.model for trial in trials):
-        _, *others = [trial for trial in trials if trial.model == model]
+    for _, *others in _by_model(trials):
         for trial in others:
-            name = f"{trial.model}: " if model else ""
+            name = f"{trial.model}: " if trial.model else ""
             yield (
                 f"{name}{trial.policy}: in view at the next step {trial.in_view_next:.1%}, later"
                 f" {trial.in_view_later:.1%}{_short_values(trial)}{_edits(trial)};"
@@ -497,8 +495,7 @@ def savings(trials: Sequence[Trial]) -> Iterator[str]:
 
 def _cheapest(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
     """For each model plain history and the cheapest of the other policies."""
-    for model in dict.fromkeys(trial.model for trial in trials):
-        base, *others = [trial for trial in trials if trial.model == model]
+    for base, *others in _by_model(trials):
         # nobody can be an oracle, and what others do is not a policy
         known = [trial for trial in others if trial.policy not in {ORACLE, *RIVAL_NAMES}]
         if known:
@@ -565,13 +562,8 @@ def size_lines(sessions: Sequence[SessionTrials]) -> Iterator[str]:
             )
             for trial in one.trials[1:]
         ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if at in (0, 2) else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield f"  {'  '.join(cells)}".rstrip()
+    for line in align_rows(rows, left_aligned=(0, 2)):
+        yield f"  {line}"
     yield ""
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from weft.compiler.costs import Rates
 from weft.compiler.receipt import CauseKind, Comparison, compare_bill, expect
+from weft.compiler.report import align_rows
 from weft.declare import Node, RunConfig
 from weft.diagnostics import safe
 from weft.ir.block import RECALL
@@ -356,21 +357,12 @@ def _receipt_lines(receipt: Receipt) -> Iterator[str]:
 def _call_table(receipt: Receipt) -> Iterator[str]:
     """A row a call; what is to say of it stands below."""
     title = ("call", "agent", "expected", "cached", "billed", "cached", "answer", "cost", "more")
-    rows = [title, *(_row_of(line) for line in receipt.lines)]
-    widths = [max(len(row[index]) for row in rows) for index in range(len(title))]
-    yield _align(rows[0], widths)
-    for line, row in zip(receipt.lines, rows[1:], strict=True):
-        yield _align(row, widths)
+    head, *rows = align_rows([title, *map(_row_of, receipt.lines)], left_aligned=(1,))
+    yield head
+    for line, row in zip(receipt.lines, rows, strict=True):
+        yield row
         for words in _words_of(line):
             yield f"      {safe(words)}"
-
-
-def _align(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [
-        cell.ljust(width) if index == 1 else cell.rjust(width)
-        for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
 
 
 def _row_of(line: ReceiptLine) -> tuple[str, ...]:

@@ -43,9 +43,9 @@ from weft.replay.overlay import OverlayWalk
 from weft.replay.recorded import RecordedCalls, count_by_yardstick, has_requests, is_priced
 from weft.replay.steps import (
     compile_before,
+    config_to_rebuild,
     ends_call,
     is_unanswered,
-    rebuilding,
     speaker_of,
     under_policy,
 )
@@ -227,7 +227,7 @@ def replay(
         spent = _price_request(compiled)
         # only a first request can share its head with another session
         if sessions_per_hour and not tally.sizes:
-            spent = _sharing_head(spent, compiled, sessions_per_hour)
+            spent = _share_head(spent, compiled, sessions_per_hour)
         tally.step(compiled, spent, answer)
         if aside is not None and (load := aside(compiled)) is not None:
             tally.call(load, spent)
@@ -475,7 +475,7 @@ def requests_of(
     roots = {name: laid_over[id(root)] for name, root in known.items()}
     labels = unite_labels(label for root in laid_over.values() for label in labels_of(root))
     options = recording.config if as_recorded else {}
-    config = rebuilding(RunConfig(model=model or YARDSTICK, generate_config=options))
+    config = config_to_rebuild(RunConfig(model=model or YARDSTICK, generate_config=options))
     session = recording.session
     before: dict[tuple[str, str | None, str | None], Compilation] = {}
     grown = Session(
@@ -656,7 +656,7 @@ def _price_request(compiled: Compilation) -> _StepCost:
     return _StepCost(read.total, read.cached, cost.total, cost.rates)
 
 
-def _sharing_head(spent: _StepCost, compiled: Compilation, sessions_per_hour: float) -> _StepCost:
+def _share_head(spent: _StepCost, compiled: Compilation, sessions_per_hour: float) -> _StepCost:
     """A first request whose head may have been read for another session, at its expected price.
 
     Sessions begin at random; the head is there if one began within its lifetime.

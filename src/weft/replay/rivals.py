@@ -18,6 +18,7 @@ from weft.compiler.costs import Load
 from weft.declare import Agent, C
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.passes import Env, map_blocks
+from weft.passes.env import text_in
 from weft.recordings import Recording
 from weft.replay.evidence import Uses, spell_value
 from weft.replay.replay import Trial, replay
@@ -94,7 +95,7 @@ def _sum_up(items: Sequence[Item], env: Env) -> list[Item]:
     if not folds:
         return [*items]
     task, end = _task_length(items), folds[-1]
-    words = [_words_of(item) for item in items[task:end]]
+    words = [text_in(item) for item in items[task:end]]
     first = items[task]
     origin = first.blocks[0].origin
     text = f"{SUMMARY}\n{_fit_words(words)}"
@@ -124,11 +125,6 @@ def _summaries(items: Sequence[Item], env: Env) -> list[int]:
             ends.append(end)
             size = sum(sizes[:task]) + SUMMED + sum(sizes[end : place + 1])
     return ends
-
-
-def _words_of(item: Item) -> str:
-    """What was said in an item, without results."""
-    return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
 
 
 def _fit_words(words: Sequence[str]) -> str:
@@ -204,7 +200,7 @@ def replay_rival(
 
     def summary_call(compiled: Compilation) -> Load | None:
         """The call that writes a summary, at the request that first has it."""
-        texts = (_words_of(item) for item in compiled.prompt.items)
+        texts = (text_in(item) for item in compiled.prompt.items)
         summary = next((text for text in texts if text.startswith(SUMMARY)), "")
         if summary in known_summaries:
             return None

@@ -61,7 +61,7 @@ class StepWalk:
         """`answers` are the events whose requests are rebuilt, where that is not all answers."""
         self._homes = homes_of(root)
         self._answers = answers
-        self._config = rebuilding(config or RunConfig())
+        self._config = config_to_rebuild(config or RunConfig())
         self._labels = labels_of(root, self._config)
         self._artifacts = artifacts
         self._log = Session(
@@ -223,7 +223,7 @@ def before_event(
     )
     after = request(config=config)
     if dialect is not None and dialect != after.dialect:
-        after = request(config=speaking(dialect, after, config), recorded=after.provided)
+        after = request(config=config_in_dialect(dialect, after, config), recorded=after.provided)
     # the request before is the one that is asked for: it led to the event
     if after.previous is None:
         raise UsageError(f"the request cannot be rebuilt: {after.previous_problem}", where="--step")
@@ -243,9 +243,9 @@ def _compile_unanswered(
     """The request that was answered by an error."""
     event, before = session.events[index], session.before(index)
     request = partial(compile_before, event, home, before, labels=labels, artifacts=artifacts)
-    compiled = request(config=rebuilding(config))
+    compiled = request(config=config_to_rebuild(config))
     if dialect is not None and dialect != compiled.dialect:
-        compiled = request(config=rebuilding(speaking(dialect, compiled, config)))
+        compiled = request(config=config_to_rebuild(config_in_dialect(dialect, compiled, config)))
     return compiled
 
 
@@ -258,7 +258,7 @@ def model_events(session: Session, agent: str | None = None) -> list[int]:
     ]
 
 
-def speaking(dialect: str, compiled: Compilation, config: RunConfig) -> RunConfig:
+def config_in_dialect(dialect: str, compiled: Compilation, config: RunConfig) -> RunConfig:
     """The run's config with the same model in another dialect."""
     return msgspec.structs.replace(config, model=f"{dialect}/{wire_name(compiled.prompt.model)}")
 
@@ -332,7 +332,7 @@ async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> di
     return texts
 
 
-def rebuilding(config: RunConfig) -> RunConfig:
+def config_to_rebuild(config: RunConfig) -> RunConfig:
     """The config to rebuild requests with: what one lacked then does not refuse it now."""
     missing = "empty" if config.on_missing == "empty" else "keep"
     return msgspec.structs.replace(

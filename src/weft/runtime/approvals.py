@@ -20,7 +20,7 @@ from weft.runtime.place import code_author, expiry_in, has_expired, unwrap_answe
 from weft.runtime.program import BoundTool
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
-from weft.session.store import InSession, WaitingList
+from weft.session.store import InSession, WaitingList, key_of
 from weft.values import Json, JsonObject, compact, require_object
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def pending_in(session: Session) -> list[Pending]:
     waiting = session.waiting
     if not waiting:
         return []
-    key = SessionKey(session.app_name, session.user_id, session.id)
+    key = key_of(session)
     calls: dict[str, FunctionCall] = {}
     asked: dict[str, str] = {}
     questions: dict[str, Pending] = {}

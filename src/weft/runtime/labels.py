@@ -175,7 +175,7 @@ def restored_answer(content: Content, policy: Policy, session: Session, *, is_js
     known = _resolve_placeholders(policy, session, text)
     # a value with quotes in it would break the JSON
     if is_json:
-        known = {placeholder: _in_json(value) for placeholder, value in known.items()}
+        known = {placeholder: spell_in_json(value) for placeholder, value in known.items()}
     used: JsonObject = {}
     parts: list[Part] = []
     for part in content.parts or ():
@@ -233,7 +233,7 @@ def _look(event: Event, redaction: "Redaction") -> None:
             redaction.value(part.function_response.response)
 
 
-def _in_json(value: Json) -> str:
+def spell_in_json(value: Json) -> str:
     """A value as it is spelled between the quotes of a text in JSON."""
     text = value if isinstance(value, str) else compact(value)
     return json.dumps(text, ensure_ascii=False)[1:-1]

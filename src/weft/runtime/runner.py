@@ -30,7 +30,7 @@ from weft.runtime.run import Running, unknown_session
 from weft.runtime.tracing import TracingPlugin, tracing_plugin
 from weft.session import ArtifactStore, Event, Session, SessionKey, Store
 from weft.session.event import new_id, scope_of, without_shared
-from weft.session.store import ErasingStore, attach, require_place
+from weft.session.store import ErasingStore, attach, lease_session, require_place
 from weft.stores import beside_store, create_filled, open_artifacts, open_store
 from weft.values import Json, JsonObject, digest, require_object
 
@@ -492,15 +492,12 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         """Take the session back to before an invocation, by one more event; nothing is deleted."""
         key = self._key(user_id, session_id)
         # a run under way must not go on from events that the rewind hides
-        lease = await self.store.lease(key, busy="queue", interrupt=lambda: None)
-        try:
+        async with lease_session(self.store, key, busy="queue"):
             session = await self.session(user_id=user_id, session_id=session_id)
             event = await rewind_event(session, invocation_id, self.artifacts)
             rewound = await self.store.append(session, event)
             self._services.feeds.tell(key, rewound.events, len(session.events))
             return rewound
-        finally:
-            await lease.release()
 
     async def pending(self, *, user_id: str | None = None) -> "list[Pending]":
         """The questions that are open in all sessions of the app, or of one user of it.

@@ -66,7 +66,7 @@ from weft.session.flow import (
 )
 from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
-from weft.values import Json, JsonObject, canonical, compact, digest
+from weft.values import Json, JsonObject, canonical, compact, digest, unwrap_result
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -948,7 +948,7 @@ def judge_agent(
     if "error" in response:  # its words are those of whatever failed
         inside = invocation.log.view(call.id or "").events
         label |= join_labels(event.label for event in inside if event.error_code)
-    value = response["result"] if [*response] == ["result"] else response
+    value = unwrap_result(response)
     if isinstance(node, Agent) and may_endorse(node) and not has_free_names(node, value):
         return label.as_typed(), describe_fields(response, "untrusted", members_of(node))
     return label, FieldTrust()

@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
-from typing import cast
+from typing import Never, cast
 
 import a2a.types as types
 from a2a.server.context import ServerCallContext
@@ -72,6 +72,7 @@ from weft.server.run_pieces import (
 from weft.server.served import ServedApps, ServedRun
 from weft.session import Event, Session, SessionKey
 from weft.session.lookback import find_invocation
+from weft.session.store import key_of
 from weft.values import Json, compact
 
 VERSIONS = ("1.0", "0.3")
@@ -215,7 +216,7 @@ class AgentTasks(RequestHandler):
         """A task as the log has it now."""
         with _as_protocol_errors(params):
             session, run = await self._find(params.id, _user_of(context))
-            return apply_history_length(await self._read_task(_key(session), run), params)
+            return apply_history_length(await self._read_task(key_of(session), run), params)
 
     async def on_list_tasks(
         self, params: types.ListTasksRequest, context: ServerCallContext
@@ -269,7 +270,7 @@ class AgentTasks(RequestHandler):
         with _as_protocol_errors(params):
             runner = self._runner
             session, run = await self._find(params.id, _user_of(context))
-            key = _key(session)
+            key = key_of(session)
             task = await self._read_task(key, run)
             if task.status.state not in _OPEN:
                 raise UnsupportedOperationError(message="the task is not under way")
@@ -299,7 +300,7 @@ class AgentTasks(RequestHandler):
         with _as_protocol_errors(params):
             user = _user_of(context)
             session, run = await self._find(params.id, user)
-            key = _key(session)
+            key = key_of(session)
             if questions := open_questions(session, run, frozenset()):
                 answers = {one.call_id: refuse_question(one) for one in questions}
                 await self._served.start(
@@ -367,29 +368,14 @@ class AgentTasks(RequestHandler):
 
     # --- what is not offered: clients are told by the card
 
-    async def on_create_task_push_notification_config(
-        self, params: types.TaskPushNotificationConfig, context: ServerCallContext
-    ) -> types.TaskPushNotificationConfig:
+    async def _refuse_push(self, params: object, context: ServerCallContext) -> Never:
         """Refuse: this server calls nobody."""
         raise PushNotificationNotSupportedError
 
-    async def on_get_task_push_notification_config(
-        self, params: types.GetTaskPushNotificationConfigRequest, context: ServerCallContext
-    ) -> types.TaskPushNotificationConfig:
-        """Refuse: this server calls nobody."""
-        raise PushNotificationNotSupportedError
-
-    async def on_list_task_push_notification_configs(
-        self, params: types.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
-    ) -> types.ListTaskPushNotificationConfigsResponse:
-        """Refuse: this server calls nobody."""
-        raise PushNotificationNotSupportedError
-
-    async def on_delete_task_push_notification_config(
-        self, params: types.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
-    ) -> None:
-        """Refuse: this server calls nobody."""
-        raise PushNotificationNotSupportedError
+    on_create_task_push_notification_config = _refuse_push
+    on_get_task_push_notification_config = _refuse_push
+    on_list_task_push_notification_configs = _refuse_push
+    on_delete_task_push_notification_config = _refuse_push
 
     async def on_get_extended_agent_card(
         self, params: types.GetExtendedAgentCardRequest, context: ServerCallContext
@@ -504,10 +490,6 @@ def _as_protocol_errors(params: ProtocolMessage) -> Generator[None]:
         kind = InvalidParamsError if problem.status < 500 else InternalError
         words = f"{problem.detail}; {problem.hint}" if problem.hint else problem.detail
         raise kind(message=words) from None
-
-
-def _key(session: Session) -> SessionKey:
-    return SessionKey(session.app_name, session.user_id, session.id)
 
 
 def _status(

@@ -270,7 +270,7 @@ class Gatekeeper:
             return
         status = 500
 
-        def noting(message: Message) -> Awaitable[None]:
+        def note_status(message: Message) -> Awaitable[None]:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -280,16 +280,16 @@ class Gatekeeper:
         try:
             identity = await self._admit(scope)
             if identity is None:
-                await self._set_cookie(scope, receive, noting)
+                await self._set_cookie(scope, receive, note_status)
                 return
             scope["weft.identity"] = identity
-            await self._inner(scope, receive, noting)
+            await self._inner(scope, receive, note_status)
         except HTTPException as refused:  # a file that is not there
             place = str(scope["path"])[:200]
             problem = Problem(refused.status_code, "unknown-path", f"there is nothing at {place}")
-            await self._shape(scope, problem)(scope, receive, noting)
+            await self._shape(scope, problem)(scope, receive, note_status)
         except Problem as problem:
-            await self._shape(scope, problem)(scope, receive, noting)
+            await self._shape(scope, problem)(scope, receive, note_status)
         finally:
             self._answered(scope, status)
 

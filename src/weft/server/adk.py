@@ -41,6 +41,7 @@ from weft.session.event import new_id, without_temp
 from weft.session.flow import mark_imported
 from weft.session.lookback import RESERVED
 from weft.session.provenance import without_acts
+from weft.session.store import key_of
 from weft.stores import create_filled
 from weft.values import Json, JsonObject
 
@@ -327,7 +328,7 @@ async def _body(call: Call, kind: type[BodyT], empty: BodyT | None = None) -> Bo
 async def list_artifacts(call: Call) -> Answer:
     """The names of a session's artifacts."""
     session = await _session(call)
-    return respond(await call.runner().artifacts.names(*_owner(session)))
+    return respond(await call.runner().artifacts.names(*key_of(session)))
 
 
 async def get_artifact(call: Call) -> Answer:
@@ -338,7 +339,7 @@ async def get_artifact(call: Call) -> Answer:
     if asked is None:
         version = call.number("version", 0) if call.query("version") else None
     elif (text := asked["version"]) is None:
-        versions = await store.versions(*_owner(session), asked["name"])
+        versions = await store.versions(*key_of(session), asked["name"])
         if not asked["about"]:
             return respond(versions)
         return respond([await _about_version(call, session, asked["name"], v) for v in versions])
@@ -349,9 +350,9 @@ async def get_artifact(call: Call) -> Answer:
         name = asked["name"]
         if asked["about"]:
             if version is None:
-                version = max(await store.versions(*_owner(session), name), default=0)
+                version = max(await store.versions(*key_of(session), name), default=0)
             return respond(await _about_version(call, session, name, version))
-    part = await store.load(*_owner(session), name, version)
+    part = await store.load(*key_of(session), name, version)
     if part is None:
         raise unknown_artifact(name)
     return respond(part)
@@ -365,10 +366,10 @@ _OF_VERSIONS = re.compile(
 
 async def _about_version(call: Call, session: Session, name: str, version: int) -> JsonObject:
     """What is known of a version of an artifact, other than its content."""
-    part = await call.runner().artifacts.load(*_owner(session), name, version)
+    part = await call.runner().artifacts.load(*key_of(session), name, version)
     if part is None:
         raise unknown_artifact(name)
-    app, user, id = _owner(session)
+    app, user, id = key_of(session)
     # what begins with `user:` is that of all sessions of the user
     home = "" if name.startswith("user:") else f"/sessions/{id}"
     media = part.inline_data or part.file_data
@@ -383,10 +384,6 @@ async def _about_version(call: Call, session: Session, name: str, version: int) 
         if (event.actions.artifact_delta or {}).get(name) == version:
             about["createTime"] = event.timestamp
     return about
-
-
-def _owner(session: Session) -> tuple[str, str, str]:
-    return session.app_name, session.user_id, session.id
 
 
 async def get_version(call: Call) -> Answer:

@@ -29,7 +29,7 @@ from weft.server.run_pieces import (
 )
 from weft.server.served import ServedRun
 from weft.session import Session
-from weft.values import Json, JsonObject
+from weft.values import JsonObject, unwrap_result
 
 HEADER = (b"x-vercel-ai-ui-message-stream", b"v1")
 """What tells the client which protocol the stream is of."""
@@ -193,9 +193,8 @@ def _write_result(piece: ResultPiece) -> JsonObject:
         text = str(response["error"])
         return {"type": "tool-output-error", "toolCallId": result.id, "errorText": text,
                 "dynamic": True}  # fmt: skip
-    output: Json = response["result"] if [*response] == ["result"] else response
-    return {"type": "tool-output-available", "toolCallId": result.id, "output": output,
-            "dynamic": True}  # fmt: skip
+    return {"type": "tool-output-available", "toolCallId": result.id,
+            "output": unwrap_result(response), "dynamic": True}  # fmt: skip
 
 
 def _write_end(piece: EndPiece) -> Iterator[JsonObject]:

@@ -49,7 +49,7 @@ from weft.server.access import (
 )
 from weft.server.adk_page import page_routes
 from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, describe, respond
-from weft.server.inspect import ServedSources, inspector_routes, token_page
+from weft.server.inspect import ServedSources, SeveralStores, inspector_routes, token_page
 from weft.server.openai_answers import shape_problem
 from weft.server.openai_sessions import recall_extension
 from weft.server.problems import Problem
@@ -84,18 +84,19 @@ class Application:
         self,
         runners: Sequence[Runner],
         *,
-        auth: Authenticate | Tokens | None,
-        hosts: Sequence[str],
-        origins: Sequence[str],
-        limits: Limits,
-        recover: float,
-        grace: float,
+        auth: Authenticate | Tokens | None = None,
+        hosts: Sequence[str] = LOOPBACK,
+        origins: Sequence[str] = (),
+        limits: Limits | None = None,
+        recover: float = DAY,
+        grace: float = 10.0,
         turns: Turns | None = None,
         quotas: Quotas | None = None,
-        source: Callable[[Request], SessionSource] | None = None,
+        source: Callable[[Request], SessionSource | SeveralStores] | None = None,
         mcp: bool = False,
         a2a: bool = False,
     ) -> None:
+        limits = limits if limits is not None else Limits()
         self.served = ServedApps(
             runners,
             limits=limits,
@@ -257,7 +258,7 @@ def app(
         auth=auth,
         hosts=hosts,
         origins=origins,
-        limits=limits if limits is not None else Limits(),
+        limits=limits,
         recover=recover,
         grace=grace,
         turns=turns,

@@ -19,7 +19,7 @@ from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.flows import choices_of
 from weft.server.problems import Problem, invalid
 from weft.session import Session, SessionKey
-from weft.values import JsonObject, compact, text_or_json
+from weft.values import JsonObject, compact, text_or_json, unwrap_result
 
 
 def write_place(prefix: str, session: str, run: str, after: int = 0) -> str:
@@ -140,7 +140,7 @@ def replies(session: Session, parts: Sequence[Part]) -> dict[str, object] | None
 
 def _value(question: Pending, response: JsonObject) -> object:
     """The answer that a tool's result is: a decision in words, or the value itself."""
-    inner = response["result"] if [*response] == ["result"] else response
+    inner = unwrap_result(response)
     if isinstance(inner, str) and question.kind in ("confirm", "input"):
         answer = _reply(question, inner)
         if answer is None:

@@ -187,9 +187,9 @@ class ServedSources:
 
     def __init__(self, served: ServedApps) -> None:
         self._served = served
-        self._sources: dict[Identity, SessionSource] = {}
+        self._sources: dict[Identity, SessionSource | SeveralStores] = {}
 
-    def __call__(self, request: Request) -> SessionSource:
+    def __call__(self, request: Request) -> "SessionSource | SeveralStores":
         """The sessions that the caller may see."""
         identity: Identity = request.scope["weft.identity"]
         source = self._sources.get(identity)
@@ -214,36 +214,13 @@ class SeveralStores:
         """Those of all stores."""
         return [row for part in self._parts for row in await part.sessions(search)]
 
-    async def inspection(self, key: str) -> Inspection:
-        """The session of that key."""
-        return await self._part(key).inspection(key)
-
-    async def length(self, key: str) -> int | None:
-        """How many events it has."""
-        return await self._part(key).length(key)
-
     def notices(self) -> list[str]:
         """What the lists do not have."""
         return [one for part in self._parts for one in part.notices()]
 
-    async def say(self, key: str, text: str) -> None:
-        """Give the agent a message."""
-        await self._part(key).say(key, text)
-
-    async def answer(self, key: str, call_id: str, answer: object) -> None:
-        """Answer a question that is open."""
-        await self._part(key).answer(key, call_id, answer)
-
-    async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
-        """Go on from before an event, in a new session."""
-        return await self._part(key).fork(key, event, text, state)
-
-    async def rerun(self, key: str, change: ChangedRun) -> JsonObject:
-        """Run a session again with something changed."""
-        return await self._part(key).rerun(key, change)
-
-    def _part(self, key: str) -> ServedSessions:
-        app = self._parts[0].key_of(key).app_name
+    def part(self, key: str) -> ServedSessions:
+        """The store that has the session of that key."""
+        app = self._parts[0].key_of(key).app_name if key else ""
         return next((part for part in self._parts if app in part.programs), self._parts[0])
 
 
@@ -263,7 +240,9 @@ def _source_files(runner: Runner) -> list[str]:
     return [file for file in files if isinstance(file, str)]
 
 
-def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSource]) -> list[Route]:
+def inspector_routes(
+    served: ServedApps, source: Callable[[Request], SessionSource | SeveralStores]
+) -> list[Route]:
     """The routes of the inspector; `source` finds the sessions that a caller may see."""
     answers: dict[str, _Answer] = {
         "film": _film,
@@ -302,6 +281,13 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
     def is_busy() -> bool:
         return asking > 0 or served.active > 0
 
+    def find_source(request: Request, name: str = "session") -> SessionSource:
+        """The sessions among which the one is that the request names."""
+        asked = source(request)
+        if isinstance(asked, SeveralStores):
+            return asked.part(request.query_params.get(name, ""))
+        return asked
+
     async def sessions(request: Request) -> Response:
         words = request.query_params.get("search", "")[:200]
         return _json(await source(request).sessions(words))
@@ -309,15 +295,15 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
     async def notices(request: Request) -> Response:
         return _json([*source(request).notices()])
 
-    def answering(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
+    def bind_answer(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             nonlocal asking
-            asked = source(request)
+            asked = find_source(request)
             asking += 1
             try:
                 inspection = await asked.inspection(_text(request, "session"))
                 if answer is _compare and (other := request.query_params.get("other")):
-                    request.state.other = await asked.inspection(other)
+                    request.state.other = await find_source(request, "other").inspection(other)
                 # Rebuilding a long session takes a while, and other requests go on meanwhile.
                 # A saving is compiled step by step, and takes the lock itself.
                 ask = answer if answer is _saving else _ask_locked(answer)
@@ -330,9 +316,9 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
 
         return endpoint
 
-    def acting(action: "_Action") -> Callable[[Request], Awaitable[Response]]:
+    def bind_action(action: "_Action") -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            asked = source(request)
+            asked = find_source(request)
             if not isinstance(asked, Talk):
                 raise UsageError(
                     "these sessions can only be looked at",
@@ -345,7 +331,7 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
 
     async def export_session(request: Request) -> Response:
         key, raw = _text(request, "session"), _switch(request, "raw")
-        inspection = await source(request).inspection(key)
+        inspection = await find_source(request).inspection(key)
         parts = export_parts(inspection, key=key, raw=raw)
         # the first part comes when all is drawn: what fails, fails before the answer begins
         first = await asyncio.to_thread(next, parts, "")
@@ -359,7 +345,7 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         )
 
     async def live(request: Request) -> Response | EventStream:
-        asked, key = source(request), _text(request, "session")
+        asked, key = find_source(request), _text(request, "session")
         after = _count(request, "after")
         if await asked.length(key) is None:
             raise SessionError(
@@ -377,11 +363,11 @@ def inspector_routes(served: ServedApps, source: Callable[[Request], SessionSour
         ApiRoute(f"{api}/export", export_session, methods=["GET"]),
         ApiRoute(f"{api}/live", live, methods=["GET"]),
         *(
-            ApiRoute(f"{api}/{name}", answering(one), methods=["GET"])
+            ApiRoute(f"{api}/{name}", bind_answer(one), methods=["GET"])
             for name, one in answers.items()
         ),
         *(
-            ApiRoute(f"{api}/{name}", acting(one), methods=["POST"])
+            ApiRoute(f"{api}/{name}", bind_action(one), methods=["POST"])
             for name, one in actions.items()
         ),
     ]

@@ -239,17 +239,17 @@ class McpService:
 
         session: dict[str, JsonObject] = {"session_id": _TEXT}
         return [
-            McpTool(_reading("compile", "The request to the model, as it is or was sent.",
+            McpTool(_declare("compile", "The request to the model, as it is or was sent.",
                              _schema(session, **common)), compile_step),
-            McpTool(_reading("explain", "Where each token of a request comes from, what is left out"
+            McpTool(_declare("explain", "Where each token of a request comes from, what is left out"
                              " and why, and what broke the provider's cache.",
                              _schema(session, **common)), explain_step),
-            McpTool(_reading("diff", "What changed between two requests of a session.",
+            McpTool(_declare("diff", "What changed between two requests of a session.",
                              _schema({**session, "before": step, "after": step}, app=self._apps())),
                     diff_steps),
-            McpTool(_reading("check", "What is wrong with an agent or flow, before it runs.",
+            McpTool(_declare("check", "What is wrong with an agent or flow, before it runs.",
                              _schema({}, app=self._apps())), check_app),
-            McpTool(_reading("compact", "A conversation as the shortest request that keeps its"
+            McpTool(_declare("compact", "A conversation as the shortest request that keeps its"
                              " evidence: messages as providers take them.",
                              _schema({"messages": {"type": "array", "items": {}}}, model=_TEXT)),
                     _compact_messages),
@@ -357,7 +357,7 @@ def _schema(required: Mapping[str, JsonObject], **optional: JsonObject) -> dict[
     }
 
 
-def _reading(name: str, about: str, schema: dict[str, object]) -> types.Tool:
+def _declare(name: str, about: str, schema: dict[str, object]) -> types.Tool:
     return types.Tool(
         name=name,
         description=about,

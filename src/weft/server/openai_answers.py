@@ -8,7 +8,7 @@ response.
 """
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -216,8 +216,6 @@ class _Form:
         self.text = ""
         self.refusal = ""
         self.calls: list[FunctionCall] = []
-        self.cuts: list[int] = []
-        """How long the text was at each of the calls."""
         self.ended: _RunEnd | None = None
         self.created = int(time.time())
 
@@ -235,7 +233,6 @@ class _Form:
                 self.refusal = piece.words
             case _ToolCall():
                 self.calls.append(piece.call)
-                self.cuts.append(len(self.text))
             case _RunEnd():
                 self.ended = piece
 
@@ -333,6 +330,16 @@ def _output(usage: Usage) -> int:
     return (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
 
 
+class _StreamedEvent(NamedTuple):
+    """An event of a streamed response, before it has its number."""
+
+    kind: str
+    fields: JsonObject
+
+
+_PartKind = Literal["output_text", "refusal"]
+
+
 class ResponseHead(NamedTuple):
     """What a response says in addition to its answer."""
 
@@ -353,21 +360,18 @@ class ResponseForm(_Form):
         self.head = head
         self._number = -1
         self._output: list[Json] = []
+        """The items that are complete."""
+        self._start = 0
+        """Where in the text the message begins that is spoken now."""
+        self._is_speaking = False
+
+    def note(self, piece: Piece) -> None:
+        """Take in a piece."""
+        self._take(piece)
 
     def whole(self, *, is_over: bool = True) -> JsonObject:
         """The response in one piece, with the items that a stream of it has."""
-        start = 0
-        for at, one in zip(self.cuts, self.calls, strict=True):
-            if at > start:
-                self._output.append(self._message(self.text[start:at], "completed"))
-                start = at
-            self._output.append(call_item(one, "completed"))
-        # an answer without a word is an empty message, as in the stream of it
-        is_silent = not self._output and not self.refusal and self.failure is None and is_over
-        if self.text[start:] or is_silent:
-            self._output.append(self._message(self.text[start:], "completed"))
-        if self.refusal:
-            self._output.append(self._message(self.refusal, "completed", kind="refusal"))
+        self._end(is_over=is_over)
         return self._final() if is_over else self._response("in_progress", self._output)
 
     def _final(self) -> JsonObject:
@@ -381,101 +385,90 @@ class ResponseForm(_Form):
 
     async def stream(self, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[bytes, None]:
         """The response as events; the order is part of the protocol."""
-        begun = self._response("in_progress", [])
-        yield self._event("response.created", response=begun)
-        yield self._event("response.in_progress", response=begun)
-        is_speaking = False
+        begun: JsonObject = {"response": self._response("in_progress", [])}
+        yield self._encode(_StreamedEvent("response.created", begun))
+        yield self._encode(_StreamedEvent("response.in_progress", begun))
         async for piece in pieces:
-            self.note(piece)
-            if isinstance(piece, _Text):
-                if not is_speaking:
-                    is_speaking = True
-                    for data in self._begin_message():
-                        yield data
-                yield self._event(
-                    "response.output_text.delta", **self._place(), delta=piece.delta, logprobs=[]
-                )
-            elif isinstance(piece, _ToolCall):
-                if is_speaking:
-                    is_speaking = False
-                    for data in self._end_message():
-                        yield data
-                for data in self._call_events(piece.call):
-                    yield data
-            elif isinstance(piece, _RefusalText):
-                if is_speaking:
-                    is_speaking = False
-                    for data in self._end_message():
-                        yield data
-                for data in self._refusal_events(piece.words):
-                    yield data
-        if is_speaking or not self._output:
-            if not is_speaking and self.failure is None:
-                for data in self._begin_message():
-                    yield data
-            if is_speaking or self.failure is None:
-                for data in self._end_message():
-                    yield data
+            for event in self._take(piece):
+                yield self._encode(event)
+        for event in self._end(is_over=True):
+            yield self._encode(event)
         final = self._final()
-        yield self._event(f"response.{final['status']}", response=final)
+        yield self._encode(_StreamedEvent(f"response.{final['status']}", {"response": final}))
 
-    def _begin_message(self) -> list[bytes]:
+    def _take(self, piece: Piece) -> list[_StreamedEvent]:
+        """Take in a piece, as the events that it is streamed as."""
+        super().note(piece)
+        match piece:
+            case _Text():
+                begun = [] if self._is_speaking else self._begin_message("output_text")
+                self._is_speaking = True
+                return [*begun, self._delta("output_text", piece.delta)]
+            case _ToolCall():
+                return [*self._end_text(), *self._call_events(piece.call)]
+            case _RefusalText():
+                return [
+                    *self._end_text(),
+                    *self._begin_message("refusal"),
+                    self._delta("refusal", piece.words),
+                    *self._end_message("refusal", piece.words),
+                ]
+            case _RunEnd():
+                return []
+
+    def _end(self, *, is_over: bool) -> list[_StreamedEvent]:
+        """End the message; an answer without a word is an empty one."""
+        is_silent = not self._output and not self._is_speaking and self.failure is None
+        if not (is_silent and is_over):
+            return self._end_text()
+        return [*self._begin_message("output_text"), *self._end_message("output_text", "")]
+
+    def _begin_message(self, kind: _PartKind) -> list[_StreamedEvent]:
         item = {**self._message("", "in_progress"), "content": []}
-        part = _text_part("")
+        index, part = len(self._output), _spell_part(kind, "")
         return [
-            self._event("response.output_item.added", output_index=len(self._output), item=item),
-            self._event("response.content_part.added", **self._place(), part=part),
+            _StreamedEvent("response.output_item.added", {"output_index": index, "item": item}),
+            _StreamedEvent("response.content_part.added", {**self._place(), "part": part}),
         ]
 
-    def _end_message(self) -> list[bytes]:
-        text = self.text[self._start :]
-        self._start = len(self.text)
-        part = _text_part(text)
-        item = self._message(text, "completed")
-        ends = [
-            self._event("response.output_text.done", **self._place(), text=text, logprobs=[]),
-            self._event("response.content_part.done", **self._place(), part=part),
-            self._event("response.output_item.done", output_index=len(self._output), item=item),
-        ]
+    def _delta(self, kind: _PartKind, text: str) -> _StreamedEvent:
+        fields: JsonObject = {**self._place(), "delta": text, **_LOGPROBS[kind]}
+        return _StreamedEvent(f"response.{kind}.delta", fields)
+
+    def _end_text(self) -> list[_StreamedEvent]:
+        """End the message that is spoken now, if there is one."""
+        if not self._is_speaking:
+            return []
+        self._is_speaking = False
+        start, self._start = self._start, len(self.text)
+        return self._end_message("output_text", self.text[start:])
+
+    def _end_message(self, kind: _PartKind, text: str) -> list[_StreamedEvent]:
+        place, part = self._place(), _spell_part(kind, text)
+        item = self._message(text, "completed", kind)
+        done: JsonObject = {**place, _TEXT_FIELD[kind]: text, **_LOGPROBS[kind]}
         self._output.append(item)
-        return ends
-
-    def _refusal_events(self, words: str) -> list[bytes]:
-        item = self._message(words, "completed", kind="refusal")
-        begun = {**item, "status": "in_progress", "content": []}
-        place, index = self._place(), len(self._output)
-        events = [
-            self._event("response.output_item.added", output_index=index, item=begun),
-            self._event("response.content_part.added", **place, part=_refusal_part("")),
-            self._event("response.refusal.delta", **place, delta=words),
-            self._event("response.refusal.done", **place, refusal=words),
-            self._event("response.content_part.done", **place, part=_refusal_part(words)),
-            self._event("response.output_item.done", output_index=index, item=item),
+        return [
+            _StreamedEvent(f"response.{kind}.done", done),
+            _StreamedEvent("response.content_part.done", {**place, "part": part}),
+            _StreamedEvent(
+                "response.output_item.done", {"output_index": place["output_index"], "item": item}
+            ),
         ]
-        self._output.append(item)
-        return events
 
-    def _call_events(self, call: FunctionCall) -> list[bytes]:
-        place: JsonObject = {"output_index": len(self._output), "item_id": f"fc_{call.id}"}
-        arguments = call_arguments(call)
+    def _call_events(self, call: FunctionCall) -> list[_StreamedEvent]:
+        index, arguments = len(self._output), call_arguments(call)
+        place: JsonObject = {"output_index": index, "item_id": f"fc_{call.id}"}
         begun = {**call_item(call, "in_progress"), "arguments": ""}
         item = call_item(call, "completed")
-        events = [
-            self._event("response.output_item.added", output_index=len(self._output), item=begun),
-            self._event("response.function_call_arguments.delta", **place, delta=arguments),
-            self._event(
-                "response.function_call_arguments.done",
-                **place,
-                name=call.name,
-                arguments=arguments,
-            ),
-            self._event("response.output_item.done", output_index=len(self._output), item=item),
-        ]
         self._output.append(item)
-        return events
-
-    _start = 0
-    """Where in the text the message begins that is spoken now."""
+        done: JsonObject = {**place, "name": call.name, "arguments": arguments}
+        return [
+            _StreamedEvent("response.output_item.added", {"output_index": index, "item": begun}),
+            _StreamedEvent("response.function_call_arguments.delta", {**place, "delta": arguments}),
+            _StreamedEvent("response.function_call_arguments.done", done),
+            _StreamedEvent("response.output_item.done", {"output_index": index, "item": item}),
+        ]
 
     def _place(self) -> JsonObject:
         index = len(self._output)
@@ -485,20 +478,18 @@ class ResponseForm(_Form):
         begin = self.head.begin
         return f"msg_{self.head.run}_{'' if begin is None else f'{begin}_'}{index}"
 
-    def _message(
-        self, text: str, status: str, kind: Literal["output_text", "refusal"] = "output_text"
-    ) -> JsonObject:
-        part = _refusal_part(text) if kind == "refusal" else _text_part(text)
+    def _message(self, text: str, status: str, kind: _PartKind = "output_text") -> JsonObject:
         return {
             "id": self._message_id(len(self._output)),
             "type": "message",
             "role": "assistant",
             "status": status,
-            "content": [part],
+            "content": [_spell_part(kind, text)],
         }
 
-    def _event(self, kind: str, **fields: Json) -> bytes:
+    def _encode(self, event: _StreamedEvent) -> bytes:
         self._number += 1
+        kind, fields = event
         data = msgspec.json.encode({"type": kind, "sequence_number": self._number, **fields})
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
@@ -538,9 +529,13 @@ class ResponseForm(_Form):
         }
 
 
-def _text_part(text: str) -> JsonObject:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+_TEXT_FIELD: Mapping[_PartKind, str] = {"output_text": "text", "refusal": "refusal"}
+"""Where a part of a message has its text."""
+
+_LOGPROBS: Mapping[_PartKind, JsonObject] = {"output_text": {"logprobs": []}, "refusal": {}}
 
 
-def _refusal_part(words: str) -> JsonObject:
-    return {"type": "refusal", "refusal": words}
+def _spell_part(kind: _PartKind, text: str) -> JsonObject:
+    if kind == "refusal":
+        return {"type": kind, "refusal": text}
+    return {"type": kind, "text": text, "annotations": [], "logprobs": []}

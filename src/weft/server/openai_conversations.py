@@ -38,7 +38,7 @@ from weft.server.openai_stored import (
 from weft.server.problems import Problem, invalid
 from weft.session import Event, Session, SessionKey
 from weft.session.event import new_id
-from weft.session.store import key_of
+from weft.session.store import key_of, lease_session
 from weft.stores import create_filled
 from weft.values import Json, JsonObject
 
@@ -148,8 +148,7 @@ async def create_items(call: Call) -> Answer:
 async def _post(runner: Runner, session: Session, events: Sequence[Event]) -> None:
     """Append what a client posts to the session."""
     key = key_of(session)
-    lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
-    try:
+    async with lease_session(runner.store, key, busy="reject"):
         newest = await runner.session(user_id=key.user_id, session_id=key.id)
         if is_unfinished(runner.root, newest):
             raise Problem(
@@ -168,8 +167,6 @@ async def _post(runner: Runner, session: Session, events: Sequence[Event]) -> No
                     hint="give each call a `call_id` of its own",
                 )
         await runner.store.append(newest, *as_posts(runner, events))
-    finally:
-        await lease.release()
 
 
 async def delete_item(call: Call) -> Answer:

@@ -107,7 +107,7 @@ class ClientRequest:
     async def start(self, call: Call) -> ServedRun:
         """Start the run: in the session that is named, or in one made of the history."""
         user = call.user()
-        begins = _trailing(self.messages)
+        begins = _find_new_messages(self.messages)
         parts = tuple(part for one in self.messages[begins:] for part in one.parts)
         if not parts:
             where = "input" if self.is_response else "messages"
@@ -122,7 +122,7 @@ class ClientRequest:
         posts: list[Event] = []
         conversation = self.note.conversation
         if session is None and conversation:  # it may be that of another app
-            with _naming("conversation"):
+            with _name_field("conversation"):
                 posts = posts_for(self.runner, await find_conversation(call, conversation))
         self.goes_on = answers is not None
         is_new = at is None and answers is None
@@ -158,7 +158,7 @@ class ClientRequest:
             raise
         # a session that the client named is the client's to delete
         if at is None and answers is None and not self.keeps:
-            run.when_done(_forgetting(self.runner, key))
+            run.when_done(_make_forgetter(self.runner, key))
         return run
 
     def _note(
@@ -187,7 +187,7 @@ class ClientRequest:
 
     async def _continue_session(self, call: Call, user: str, previous: str) -> str:
         """The session of the previous response; a copy, if it has gone on since."""
-        with _naming("previous_response_id"):
+        with _name_field("previous_response_id"):
             response = await find_response(call, previous, [self.runner])
         if response.is_last:
             return response.key.id
@@ -200,7 +200,7 @@ def read_request(call: Call, body: dict[str, Json], endpoint: Endpoint) -> Clien
     model = body.get("model")
     if not isinstance(model, str):
         raise invalid("`model` names no app", where="model")
-    with _naming("model"):
+    with _name_field("model"):
         runner = call.served.runner(model)
     require_fields(body, endpoint)
     source = "messages" if endpoint == "chat" else "input"
@@ -273,7 +273,7 @@ def recall_extension(session: Session) -> RunExtension:
 
 
 @contextmanager
-def _naming(field: str) -> Generator[None]:
+def _name_field(field: str) -> Generator[None]:
     """Have a problem say which field of the request it is about."""
     try:
         yield
@@ -282,7 +282,7 @@ def _naming(field: str) -> Generator[None]:
         raise
 
 
-def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:
+def _make_forgetter(runner: Runner, key: SessionKey) -> Callable[[object], None]:
     """Delete the session of a request with `store: false`, once it is answered."""
 
     def forget(outcome: object) -> None:
@@ -299,7 +299,7 @@ _forgotten: set[object] = set()
 """Tasks that delete sessions: a task that nobody holds may vanish."""
 
 
-def _trailing(messages: list[ClientMessage]) -> int:
+def _find_new_messages(messages: list[ClientMessage]) -> int:
     """Where the last message of the user begins, with what belongs to it."""
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     return last + 1

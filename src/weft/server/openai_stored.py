@@ -16,6 +16,7 @@ import msgspec
 
 from weft.content import FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
+from weft.inspector.words import parts_of
 from weft.runtime import Runner
 from weft.runtime.place import root_place
 from weft.server.asking import call_arguments, find_session, read_place, write_place
@@ -24,9 +25,9 @@ from weft.server.problems import Problem, invalid, require_id
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.session.lookback import hidden_in
-from weft.session.store import key_of
+from weft.session.store import key_of, lease_session
 from weft.stores import create_filled
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, unwrap_result
 
 _KEY = "openai"
 """Where the metadata of an event has the note."""
@@ -132,15 +133,12 @@ async def write_note(runner: Runner, key: SessionKey, note: RequestNote) -> bool
     A session with a run under way is refused: the run alone writes to it.
     """
     require_id(key.id)
-    lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
-    try:
+    async with lease_session(runner.store, key, busy="reject"):
         session = await runner.store.get(key)
         if session is None:
             await create_filled(runner.store, key, [note.event()])
         else:
             await runner.store.append(session, note.event())
-    finally:
-        await lease.release()
     return session is None
 
 
@@ -284,14 +282,7 @@ class ItemGroup(NamedTuple):
 
     def list_items(self) -> list[JsonObject]:
         """The items of a message that the client brought along."""
-        items = _items(
-            _parts_of(self.event),
-            self.event,
-            "user" if self.event.author == "user" else "assistant",
-        )
-        if self.instructions is not None and items and _is_text(items[0], self.instructions):
-            return items[1:]
-        return items
+        return _without_instructions(_items_in(self.event), self.instructions)
 
 
 def groups_of(runner: Runner, session: Session) -> list[ItemGroup]:
@@ -391,16 +382,14 @@ def input_of(response: StoredResponse) -> list[JsonObject]:
     items: list[JsonObject] = []
     # the note stands right before the response, and the history before the note
     for event in events[max(0, before - note.history) : before] if note.history else ():
-        items += _items(_parts_of(event), event, "user" if event.author == "user" else "assistant")
+        items += _items_in(event)
     own = [event for event in response.events if event.author == "user"]
     if note.reply is not None:
         items += _items(note.reply, own[0], "user")
     else:
         for event in own:
-            items += _split_items(_parts_of(event), event, note.lengths)
-    if note.instructions is not None and items and _is_text(items[0], note.instructions):
-        items = items[1:]  # they are read as the user's, and are not part of the input
-    return items
+            items += _split_items(parts_of(event), event, note.lengths)
+    return _without_instructions(items, note.instructions)
 
 
 def _split_items(parts: Sequence[Part], event: Event, lengths: list[int]) -> list[JsonObject]:
@@ -415,8 +404,8 @@ def _split_items(parts: Sequence[Part], event: Event, lengths: list[int]) -> lis
     return items
 
 
-def _parts_of(event: Event) -> Sequence[Part]:
-    return (event.content.parts if event.content is not None else None) or ()
+def _items_in(event: Event) -> list[JsonObject]:
+    return _items(parts_of(event), event, "user" if event.author == "user" else "assistant")
 
 
 def _items(parts: Sequence[Part], event: Event, role: str, *, suffix: str = "") -> list[JsonObject]:
@@ -469,8 +458,7 @@ def call_item(call: FunctionCall, status: str) -> JsonObject:
 
 
 def _result_item(result: FunctionResponse) -> JsonObject:
-    response = result.response or {}
-    value = response["result"] if [*response] == ["result"] else response
+    value = unwrap_result(result.response or {})
     return {
         "id": f"fco_{result.id}",
         "type": "function_call_output",
@@ -480,9 +468,10 @@ def _result_item(result: FunctionResponse) -> JsonObject:
     }
 
 
-def _is_text(item: JsonObject, text: str) -> bool:
-    content = item.get("content")
-    return content == [{"type": "input_text", "text": text}]
+def _without_instructions(items: list[JsonObject], text: str | None) -> list[JsonObject]:
+    """The items without instructions: they are read as the user's, and are not part of an input."""
+    content = [{"type": "input_text", "text": text}]
+    return items[1:] if text is not None and items and items[0].get("content") == content else items
 
 
 PAGE_QUERIES = ("limit", "after", "order")

@@ -144,16 +144,7 @@ class ProxyApplication(Application):
     ) -> None:
         for rule in settings.rules:
             require_stateless(rule.policy, where="weft proxy")
-        super().__init__(
-            [],
-            auth=None,
-            hosts=hosts,
-            origins=(),
-            limits=Limits(),
-            recover=0.0,
-            grace=1.0,
-            source=lambda request: log.source,
-        )
+        super().__init__([], hosts=hosts, source=lambda request: log.source)
         self.log = log
         self.exchanges = Exchanges(settings, log)
         self._tokens = tokens
@@ -166,7 +157,7 @@ class ProxyApplication(Application):
             origins=(),
             limits=largest,
             answered=self._count,
-            shape=lambda scope, problem: _shape_refusal(scope, problem),
+            shape=_shape_refusal,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -414,9 +405,7 @@ class Exchanges:
             reply = await asking.send(prepared.original)
             if reply.status_code < 400:  # else the original is not legal either
                 self.store.add_refused(pair)
-            prepared = prepared._replace(
-                sent=prepared.original, compacted=None, known=prepared.known
-            )
+            prepared = prepared._replace(sent=prepared.original, compacted=None)
             call.compacted = None
         call.status = reply.status_code
         changes = prepared.recalls or bool(prepared.known)
@@ -449,7 +438,7 @@ class Exchanges:
             restorer = ValueRestorer(form, prepared.known).event
         weave = AnswerWeave(form, RECALL if prepared.recalls else "", restorer)
         await relay.start(reply.status_code, returned_headers(reply, changed=True))
-        turn = _Recalling(self, prepared)
+        turn = _AnswerRecalls(self, prepared)
         while True:
             async with aclosing(reply_pieces(reply)) as pieces:
                 async for piece in pieces:
@@ -467,11 +456,7 @@ class Exchanges:
             if following is None or body is None:
                 break
             weave.begin_leg(body)
-            reply = await asking.send(following)
-            if reply.status_code == 400:
-                await reply.aclose()
-                turn.give_up()
-                reply = await asking.send(prepared.original)
+            reply = await turn.go_on(asking, following)
             if reply.status_code >= 400 or packing_of(reply) not in _READABLE:
                 message = await _read_refusal(reply)
                 await relay.send_piece(weave.spell_error(f"{reply.status_code}: {message[:500]}"))
@@ -492,7 +477,7 @@ class Exchanges:
         reply: "httpx2.Response",
     ) -> None:
         """Read a whole answer, and answer recalls before it goes on."""
-        turn = _Recalling(self, prepared)
+        turn = _AnswerRecalls(self, prepared)
         while True:
             raw = await read_whole(reply)
             value = read_json(_unpack_answer(reply, raw))
@@ -500,12 +485,7 @@ class Exchanges:
             following = await turn.take(body)
             if following is None or body is None:
                 break
-            again = await asking.send(following)
-            if again.status_code == 400:
-                await again.aclose()
-                turn.give_up()
-                again = await asking.send(prepared.original)
-            reply = again
+            reply = await turn.go_on(asking, following)
         visible = turn.end(body)
         prepared.call.answer = visible
         prepared.call.status = reply.status_code
@@ -571,7 +551,7 @@ def _refuse_unprotected(error: Exception) -> Problem:
     return Problem(400, "protected", f"the request was not passed on: {reason}", hint=hint)
 
 
-class _Recalling:
+class _AnswerRecalls:
     """The recalls of one answer: what was asked, what was found, and what the client sees."""
 
     def __init__(self, exchanges: Exchanges, prepared: PreparedRequest) -> None:
@@ -618,6 +598,15 @@ class _Recalling:
         self._see(body)
         self._legs.append(leg)
         return following
+
+    async def go_on(self, asking: UpstreamRequest, following: bytes) -> "httpx2.Response":
+        """Ask with what follows an answer; where that is refused, with the request as it came."""
+        reply = await asking.send(following)
+        if reply.status_code == 400:
+            await reply.aclose()
+            self.give_up()
+            reply = await asking.send(self._prepared.original)
+        return reply
 
     def give_up(self) -> None:
         """The request goes as it came: nothing more is recalled."""

@@ -1,15 +1,16 @@
 """Values that a proxy keeps away from the provider: placeholders out, values back in the answer."""
 
-import json
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 
 from weft.compaction.reading import RequestBody
 from weft.declare.policy_parts import Redact
 from weft.detect import Redaction, resolve_targets, restore_values
 from weft.dialects.answers import AnswerShape
+from weft.runtime.labels import spell_in_json
 from weft.server.proxy_history import replace_wire
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject
 
 _SEALED = frozenset(
     (
@@ -65,7 +66,7 @@ class ValueRestorer:
     def __init__(self, form: AnswerShape, known: Mapping[str, Json]) -> None:
         self._form = form
         self._known = known
-        self._escaped = {key: _in_json(value) for key, value in known.items()}
+        self._escaped = {key: spell_in_json(value) for key, value in known.items()}
         self._waiting: dict[str, tuple[JsonObject, str, str]] = {}
 
     def body(self, body: JsonObject) -> JsonObject:
@@ -93,7 +94,7 @@ class ValueRestorer:
 
     def event(self, event: JsonObject) -> list[JsonObject]:
         """An event with the values; what may be half a placeholder waits for the rest of it."""
-        copied = _copy(event)
+        copied = deepcopy(event)
         fields = [*self._form.text_fields(copied)]
         if not fields:
             return [*self._flush(), self.body(event)]
@@ -114,21 +115,10 @@ class ValueRestorer:
     def _flush(self) -> list[JsonObject]:
         """What waited for nothing, in events like those that it came in."""
         events: list[JsonObject] = []
-        for channel, (event, tail, kind) in self._waiting.items():
-            last = _copy(event)
+        for channel, (event, tail, _) in self._waiting.items():
+            last = deepcopy(event)
             for field in self._form.text_fields(last):
                 field.holder[field.key] = tail if field.channel == channel else ""
             events.append(last)
-            del kind
         self._waiting.clear()
         return events
-
-
-def _copy(event: JsonObject) -> JsonObject:
-    copied: JsonObject = json.loads(json.dumps(event))
-    return copied
-
-
-def _in_json(value: Json) -> str:
-    text = value if isinstance(value, str) else compact(value)
-    return json.dumps(text, ensure_ascii=False)[1:-1]

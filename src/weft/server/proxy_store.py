@@ -231,9 +231,9 @@ class ProxyStore:
         record = msgspec.json.encode(call)
         self._write("INSERT INTO calls VALUES (?, ?, ?)", call.time, call.session, record)
 
-    def list_calls(self, since: float = 0.0) -> list[BilledCall]:
+    def list_calls(self) -> list[BilledCall]:
         """The calls on the receipt, the oldest first."""
-        rows = self._rows("SELECT record FROM calls WHERE time >= ? ORDER BY time", since)
+        rows = self._rows("SELECT record FROM calls ORDER BY time")
         return [msgspec.json.decode(cast("bytes", row), type=BilledCall) for (row,) in rows]
 
     # Refused requests.

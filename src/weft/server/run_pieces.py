@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Literal, NamedTuple, TypeAlias
 
 from weft.content import FunctionCall, FunctionResponse
+from weft.inspector.words import parts_of
 from weft.runtime.approvals import Deny, Pending
 from weft.runtime.result import counted_usage
 from weft.server.asking import open_questions
@@ -16,7 +17,7 @@ from weft.server.stream import stream_problem
 from weft.session import Event, Session, Usage
 from weft.session.event import without_temp
 from weft.session.lookback import RESERVED
-from weft.values import JsonObject, text_or_json
+from weft.values import JsonObject, text_or_json, unwrap_result
 
 
 class TextPiece(NamedTuple):
@@ -120,8 +121,7 @@ class _Messages:
 
 
 def _thoughts_in(event: Event) -> str:
-    parts = event.content.parts if event.content is not None else None
-    return "".join(part.text or "" for part in parts or () if part.kind == "thought")
+    return "".join(part.text or "" for part in parts_of(event) if part.kind == "thought")
 
 
 def is_shown(event: Event) -> bool:
@@ -207,8 +207,7 @@ def refuse_question(question: Pending) -> object:
 
 def result_text(result: FunctionResponse) -> str:
     """What a call returned, as text."""
-    response = result.response or {}
-    return text_or_json(response["result"] if [*response] == ["result"] else response)
+    return text_or_json(unwrap_result(result.response or {}))
 
 
 def describe_act(piece: RunPiece) -> str:

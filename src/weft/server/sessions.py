@@ -22,6 +22,7 @@ from weft.server.served import Busy, ServedRun
 from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id, scope_of, without_temp
+from weft.session.store import lease_session
 from weft.values import Json, JsonObject
 
 LARGEST_PAGE = 10_000
@@ -323,14 +324,11 @@ async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
             )
     key = SessionKey(runner.app_name, user, id)
     # the run under way alone writes to its session
-    lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
-    try:
+    async with lease_session(runner.store, key, busy="reject"):
         # it is read under the lease: a run may have ended since the check above
         session = await call.served.session(runner, user, id)
         event = Event(author="user", invocation_id=new_id(), actions=Actions(state_delta=delta))
         return await runner.store.append(session, event)
-    finally:
-        await lease.release()
 
 
 async def list_artifacts(call: Call) -> Answer:

@@ -11,8 +11,8 @@ keeps them as long as it compiles.
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -326,6 +326,16 @@ def part(session: Session, *, recent: int | None, after: float | None) -> Sessio
         events=Strand(events),
         last_update_time=session.last_update_time,
     )
+
+
+@asynccontextmanager
+async def lease_session(store: "Store", key: SessionKey, *, busy: Busy) -> AsyncGenerator[None]:
+    """Keep runs out of a session while the block changes it; nothing interrupts the block."""
+    lease = await store.lease(key, busy=busy, interrupt=lambda: None)
+    try:
+        yield
+    finally:
+        await lease.release()
 
 
 def key_of(session: Session) -> SessionKey:

@@ -16,7 +16,7 @@ from weft.errors import Conflict, SessionError, UsageError
 from weft.relevance import rank_apart
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import hidden_by_rewind, hidden_by_undoing
-from weft.session.store import ErasingStore
+from weft.session.store import ErasingStore, lease_session
 from weft.stores import open_store
 from weft.stores.upkeep import MEMORY_APP
 from weft.values import handle_of
@@ -163,8 +163,7 @@ class Memory:
     async def _add(self, key: SessionKey, events: Sequence[Event]) -> int:
         """Store the events that the entry does not have; writers side by side take turns."""
         # the store refuses an append that another writer came before
-        lease = await self._store.lease(key, busy="queue", interrupt=lambda: None)
-        try:
+        async with lease_session(self._store, key, busy="queue"):
             entry = await self._store.get(key)
             if entry is None:
                 try:
@@ -180,8 +179,6 @@ class Memory:
             if new:
                 await self._store.append(entry, *new)
             return len(new)
-        finally:
-            await lease.release()
 
     async def _texts(self, app_name: str, user_id: str) -> list[Recollection]:
         apps = [_APP + app_name, *([app_name] if self._sessions else ())]

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from weft.errors import StoreError, UsageError, describe_kind
 from weft.session import ArtifactStore, SessionKey, Store
-from weft.session.store import ArchivingStore, ErasingArtifacts, ErasingStore
+from weft.session.store import ArchivingStore, ErasingArtifacts, ErasingStore, lease_session
 from weft.stores import open_store
 from weft.stores.sqlite_file import MIGRATIONS as FILE_MIGRATIONS
 from weft.stores.sqlite_file import UNDO as FILE_UNDO
@@ -327,8 +327,7 @@ async def archive_sessions(
 async def _take(store: Store, keys: Sequence[SessionKey], stack: AsyncExitStack) -> None:
     """Stop the runs of the sessions, in whichever process, and keep others from beginning."""
     for key in keys:
-        lease = await store.lease(key, busy="interrupt", interrupt=lambda: None)
-        stack.push_async_callback(lease.release)
+        await stack.enter_async_context(lease_session(store, key, busy="interrupt"))
 
 
 def _able(store: Store) -> ErasingStore:

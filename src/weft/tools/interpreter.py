@@ -51,6 +51,7 @@ from weft.declare.tool import Tool
 from weft.errors import UsageError
 from weft.tools.bounded import PlainValues, spell_value
 from weft.tools.code import DEEPEST, FLOOD, Execution, PrintedOutput
+from weft.values import unwrap_result
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -399,7 +400,7 @@ def _as_value(answer: CodeAnswer) -> ExternalSettledResult:
     response = answer.response
     if "error" in response:
         return {"exc_type": "RuntimeError", "message": str(response["error"])}
-    return {"return_value": response["result"] if [*response] == ["result"] else response}
+    return {"return_value": unwrap_result(response)}
 
 
 def _stand_in(name: str) -> Callable[..., object]:

@@ -34,7 +34,7 @@ from weft.stores.postgres_batch import Batches
 from weft.stores.postgres_server import connect_options
 from weft.turns import dbos_tables as tables
 from weft.turns.databases import Row, ServerDatabase, execute, lock_migrations, require_connection
-from weft.turns.running import SUSPECT_PATIENCE, SUSPECT_REST, TakenTurn
+from weft.turns.running import SUSPECT_PATIENCE, SUSPECT_REST, TakenTurn, ask_until_answered
 from weft.turns.turn import (
     BLAME,
     MOST_WAITING,
@@ -503,14 +503,8 @@ class DbosWorker:
 
     async def _persistent(self, statement: str, values: Mapping[str, object]) -> "list[Row]":
         """Ask the database until it answers."""
-        pause = 0.1
-        while True:
-            try:
-                return await self._database.execute(statement, values)
-            except StoreError as error:
-                _log.warning("a turn waits for the database: %s", error.message)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 2.0)
+        ask = partial(self._database.execute, statement, values)
+        return await ask_until_answered(ask, "a turn waits for the database")
 
 
 class _Gate:

@@ -16,9 +16,10 @@ Top to bottom: how turns are taken; the agent of their app, the outcome for the 
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -50,6 +51,8 @@ from weft.turns.turn import (
 )
 
 _log = logging.getLogger("weft.turns")
+
+T = TypeVar("T")
 
 _FIRST_RETRY = 0.1
 
@@ -87,6 +90,18 @@ class TakenTurn(NamedTuple):
             return cls(id, None, str(error))
 
 
+async def ask_until_answered(ask: Callable[[], Awaitable[T]], words: str) -> T:
+    """What the database answers, asked again while it is away; `words` say who waits for it."""
+    pause = _FIRST_RETRY
+    while True:
+        try:
+            return await ask()
+        except StoreError as error:
+            _log.warning("%s: %s", words, error.message)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_RETRY)
+
+
 class TurnSource(Protocol):
     """A queue as one worker sees it."""
 
@@ -118,18 +133,18 @@ class TurnSource(Protocol):
 async def take_turns(source: TurnSource, run: RunTurn, *, slots: int, stop: StopSignal) -> None:
     """Run up to `slots` turns at once until the signal, and wait for those that run."""
     stopping = asyncio.create_task(stop.wait())
-    taking = _Taking(source, run, slots, stopping)
+    loop = _TurnLoop(source, run, slots, stopping)
     try:
-        await taking.take()
+        await loop.take()
         with suppress(StoreError):  # workers with room look now and then as well
             await source.take(0)
-        await taking.finish()
+        await loop.finish()
     finally:
         stopping.cancel()
-        taking.cancel()
+        loop.cancel()
 
 
-class _Taking:
+class _TurnLoop:
     """The turns that a worker runs now."""
 
     def __init__(
@@ -209,19 +224,11 @@ class _Taking:
         """Run a turn, and write down what came of it until the database has that."""
         try:
             outcome = await self._outcome(taken)
-            pause = _FIRST_RETRY
             # the turn has been run: to forget that because the database is away would run it again
-            while True:
-                try:
-                    if not await self._source.settle(taken.id, outcome):
-                        _log.warning("turn %s is another worker's by now", taken.id)
-                    return
-                except StoreError as error:
-                    _log.warning(
-                        "turn %s is over and not ticked off yet: %s", taken.id, error.message
-                    )
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_RETRY)
+            settle = partial(self._source.settle, taken.id, outcome)
+            words = f"turn {taken.id} is over and not ticked off yet"
+            if not await ask_until_answered(settle, words):
+                _log.warning("turn %s is another worker's by now", taken.id)
         finally:
             del self._running[taken.id]
             if self._suspect is taken:
@@ -545,7 +552,7 @@ def pause_after(attempts: int) -> float:
 
 def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     """The run of a turn: its message, its answers, or what is open in the session."""
-    running = _running(runner, turn, config)
+    running = _begin_run(runner, turn, config)
     if turn.tools or turn.output_schema is not None:
         tools = [one.tool() for one in turn.tools]
         running = running.of(runner.extended(tools, turn.output_schema))
@@ -555,7 +562,7 @@ def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     return running
 
 
-def _running(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
+def _begin_run(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     user_id, session_id = turn.key.user_id, turn.key.id
     if turn.message is None:
         return runner.resume(

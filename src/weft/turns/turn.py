@@ -179,10 +179,17 @@ class StopSignal(Protocol):
         ...
 
 
-class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
+class QueuedTurn(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"request_id": "request", "invocation_id": "invocation"},
+):
     """A message to a session, to be answered by a worker.
 
     `request_id` is the id of the message, by which it is known: in the queue and in the log.
+    Queues keep it as JSON that any worker reads: see `encode_turn`.
     """
 
     key: SessionKey
@@ -382,27 +389,17 @@ _PLAIN_VERSION = 1
 """The version of one without any of these: the oldest workers run it as it is meant."""
 
 
-class _WrittenTurn(msgspec.Struct, omit_defaults=True):
-    """A turn as queues keep it: JSON that any worker reads."""
+_KEPT_APART = frozenset(("key", "attempts", "kills", "id"))
+"""Fields that a queue keeps next to the JSON of a turn, or that its head has."""
+
+
+class _TurnHead(msgspec.Struct):
+    """What the JSON of a turn begins with."""
 
     version: int
     app: str
     user: str
     session: str
-    request: str
-    message: Content | None = None
-    state: dict[str, msgspec.Raw] = {}
-    retry: tuple[str, ...] = ()
-    invocation: str | None = None
-    requires_session: bool = False
-    every: float | None = None
-    options: dict[str, msgspec.Raw] = {}
-    tools: tuple[ClientTool, ...] = ()
-    output_schema: JsonObject | None = None
-    stream: bool = False
-    follower: str | None = None
-    trace: str = ""
-    retries: int = 0
 
 
 class UnreadableTurn(WeftError):
@@ -411,29 +408,10 @@ class UnreadableTurn(WeftError):
 
 def encode_turn(turn: QueuedTurn) -> str:
     """The turn as JSON; attempts, kills and id are for the queue to keep."""
-    schema = turn.output_schema
-    return msgspec.json.encode(
-        {
-            "version": _version_of(turn),
-            "app": turn.key.app_name,
-            "user": turn.key.user_id,
-            "session": turn.key.id,
-            "request": turn.request_id,
-            **({"message": turn.message} if turn.message is not None else {}),
-            **({"state": turn.state} if turn.state else {}),
-            **({"retry": turn.retry} if turn.retry else {}),
-            **({"invocation": turn.invocation_id} if turn.invocation_id is not None else {}),
-            **({"requires_session": True} if turn.requires_session else {}),
-            **({"every": turn.every} if turn.every is not None else {}),
-            **({"options": turn.options} if turn.options else {}),
-            **({"tools": turn.tools} if turn.tools else {}),
-            **({"output_schema": schema} if schema is not None else {}),
-            **({"stream": True} if turn.stream else {}),
-            **({"follower": turn.follower} if turn.follower is not None else {}),
-            **({"trace": turn.trace} if turn.trace else {}),
-            **({"retries": turn.retries} if turn.retries else {}),
-        }
-    ).decode()
+    fields: JsonObject = msgspec.to_builtins(turn)
+    written = {name: value for name, value in fields.items() if name not in _KEPT_APART}
+    head: JsonObject = msgspec.to_builtins(_TurnHead(_version_of(turn), *turn.key))
+    return msgspec.json.encode({**head, **written}).decode()
 
 
 def _version_of(turn: QueuedTurn) -> int:
@@ -448,43 +426,23 @@ def decode_turn(
 ) -> QueuedTurn:
     """The turn that was written down, or an error if a newer version wrote it."""
     try:
-        written = msgspec.json.decode(text, type=_WrittenTurn)
+        head = msgspec.json.decode(text, type=_TurnHead)
+        if not _PLAIN_VERSION <= head.version <= _VERSION:
+            raise UnreadableTurn(
+                f"the turn was put by a newer Weft: it is version {head.version}",
+                where=f"turn {id}",
+                hint="upgrade the worker, then weft turns retry",
+            )
+        written = msgspec.json.decode(text, type=dict[str, object])
+        key = SessionKey(head.app, head.user, head.session)
+        apart = {"key": key, "attempts": attempts, "kills": kills, "id": id}
+        return msgspec.convert({**written, **apart}, QueuedTurn)
     except msgspec.DecodeError as error:
         raise UnreadableTurn(
             f"the turn cannot be read: {error}",
             where=f"turn {id}",
             hint="a newer Weft put it, perhaps: upgrade the worker, then weft turns retry",
         ) from None
-    if not _PLAIN_VERSION <= written.version <= _VERSION:
-        raise UnreadableTurn(
-            f"the turn was put by a newer Weft: it is version {written.version}",
-            where=f"turn {id}",
-            hint="upgrade the worker, then weft turns retry",
-        )
-    state, options = (
-        cast("JsonObject", {name: msgspec.json.decode(value) for name, value in values.items()})
-        for values in (written.state, written.options)
-    )
-    return QueuedTurn(
-        key=SessionKey(written.app, written.user, written.session),
-        request_id=written.request,
-        message=written.message,
-        state=state,
-        retry=written.retry,
-        invocation_id=written.invocation,
-        requires_session=written.requires_session,
-        every=written.every,
-        options=options,
-        tools=written.tools,
-        output_schema=written.output_schema,
-        stream=written.stream,
-        follower=written.follower,
-        trace=written.trace,
-        retries=written.retries,
-        attempts=attempts,
-        kills=kills,
-        id=id,
-    )
 
 
 def mark_retried(text: str) -> str:

@@ -8,6 +8,7 @@ import enum
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -37,7 +38,7 @@ from weft.interop.adk.objects import (
     text,
 )
 from weft.interop.adk.running import CONTEXT, CallbackCode, RawResult, instruction_context
-from weft.interop.adk.tools import AdkPlace, opaque, opaque_function, tools_of
+from weft.interop.adk.tools import AdkPlace, note_opaque, opaque_function, tools_of
 from weft.values import Json, JsonObject, require_json
 
 CALLBACKS = {
@@ -158,7 +159,9 @@ class _Import:
         if not is_a(plugin, "BasePlugin") or type(plugin).__name__ == "WeftPlugin":
             return node
         foreign = not is_own(plugin)
-        self.notes.append(opaque(AdkPlace(name, "plugins"), f"the plugin `{name}`", silent=foreign))
+        self.notes.append(
+            note_opaque(AdkPlace(name, "plugins"), f"the plugin `{name}`", silent=foreign)
+        )
         if not foreign:
             return node
         # code that nobody looked into may end any loop
@@ -176,8 +179,8 @@ class _Import:
             return self._agent(agent, model)
         if not custom:
             for kind, convert in (
-                ("SequentialAgent", self._sequence),
-                ("ParallelAgent", self._parallel),
+                ("SequentialAgent", partial(self._flow, Sequence)),
+                ("ParallelAgent", partial(self._flow, Parallel)),
                 ("LoopAgent", self._loop),
             ):
                 if is_a(agent, kind):
@@ -232,7 +235,7 @@ class _Import:
         for kind in ("planner", "code_executor"):
             if field(agent, kind) is not None:
                 what = f"the {kind} {type(field(agent, kind)).__name__}"
-                self.notes.append(opaque(AdkPlace(name, kind), what, silent=False))
+                self.notes.append(note_opaque(AdkPlace(name, kind), what, silent=False))
                 first.append(opaque_function(AdkPlace(name, kind), what, opaque=False))
         silent = [code for code in first if code.opaque]
         if silent:  # what a tool writes is there after the agent, not before it
@@ -263,7 +266,7 @@ class _Import:
                 self._exits[id(agent)] = self._exits.get(id(agent), False) or uses.escalates
                 if not uses.known:
                     what = f"what `{name_of(one)}` does with its context"
-                    self.notes.append(opaque(AdkPlace(name, theirs), what, silent=True))
+                    self.notes.append(note_opaque(AdkPlace(name, theirs), what, silent=True))
         return callbacks
 
     def _instruction(self, agent: object, name: str, kind: str) -> str | Callable[..., object]:
@@ -288,27 +291,21 @@ class _Import:
         texts = [text(part, "text") for part in as_list(written, "parts") or [written]]
         if not all(texts):
             place = AdkPlace(name, "static_instruction")
-            self.notes.append(opaque(place, "what is not text in it", silent=False))
+            self.notes.append(note_opaque(place, "what is not text in it", silent=False))
         return "\n\n".join(one for one in texts if one)
 
-    def _sequence(self, agent: object, model: str) -> Node:
-        steps = self._children(agent, model)
-        if not steps:
-            return self._nothing(agent)
-        return Sequence(*steps, name=text(agent, "name"), description=text(agent, "description"))
-
-    def _parallel(self, agent: object, model: str) -> Node:
-        branches = self._children(agent, model)
-        if not branches:
-            return self._nothing(agent)
-        return Parallel(*branches, name=text(agent, "name"), description=text(agent, "description"))
+    def _flow(self, kind: type[Sequence | Parallel], agent: object, model: str) -> Node:
+        children = self._children(agent, model)
+        if not children:
+            return self._make_idle(agent)
+        return kind(*children, name=text(agent, "name"), description=text(agent, "description"))
 
     def _loop(self, agent: object, model: str) -> Node:
         name = text(agent, "name")
         body = self._children(agent, model)
         rounds = field(agent, "max_iterations")
         if not body or (isinstance(rounds, int) and rounds < 1):
-            return self._nothing(agent)
+            return self._make_idle(agent)
         if rounds is None and not any(self._ends(child) for child in as_list(agent, "sub_agents")):
             self.endless.append(name)
         one = body[0] if len(body) == 1 else Sequence(*body)
@@ -334,7 +331,9 @@ class _Import:
         """An unknown class: it may do anything, and run what is below it at any time."""
         name, kind = text(agent, "name"), type(agent).__name__
         self.notes.append(
-            opaque(AdkPlace(name, "name"), f"the agent `{name}` of the class {kind}", silent=True)
+            note_opaque(
+                AdkPlace(name, "name"), f"the agent `{name}` of the class {kind}", silent=True
+            )
         )
         code = opaque_function(AdkPlace(name, "name"), f"an agent of the class {kind}")
         step = Step(code, name=name, description=text(agent, "description"))
@@ -363,7 +362,7 @@ class _Import:
         distinct = {id(one): one for one in members if is_adk(one) and object_name(one) != START}
         return [one for key, one in distinct.items() if key not in self._open]
 
-    def _nothing(self, agent: object) -> Node:
+    def _make_idle(self, agent: object) -> Node:
         return Step(_idle, name=text(agent, "name"), description=text(agent, "description"))
 
     def _children(self, agent: object, model: str) -> list[Node]:
@@ -400,8 +399,6 @@ def _more(agent: Agent, code: Foreign) -> tuple[Callable[..., object], ...]:
 
 
 def _with_callbacks(agent: Agent, code: dict[str, tuple[Foreign, ...]]) -> Agent:
-    if not code:
-        return agent
     return replace(
         agent,
         before_agent=code.get("before_agent"),
@@ -424,8 +421,7 @@ def _model(agent: object) -> str:
 
 def _usual(agent: object) -> str:
     default = field(agent, "_default_model")
-    name = default if isinstance(default, str) else text(default, "model")
-    return name
+    return default if isinstance(default, str) else text(default, "model")
 
 
 SAME = (
@@ -460,7 +456,7 @@ def options_of(agent: object, name: str) -> Options:
             config[option] = cast(
                 "Json", list(as_list(options, option)) if isinstance(value, list | tuple) else value
             )
-    thinking = _thinking(field(options, "thinking_config"))
+    thinking = _read_thinking(field(options, "thinking_config"))
     if thinking:
         config["thinking"] = thinking
     place = AdkPlace(name, "generate_content_config")
@@ -477,7 +473,7 @@ def options_of(agent: object, name: str) -> Options:
         except DeclarationError as error:
             del config[option]
             what = f"the option `{option}` ({error.message})"
-            notes.append(opaque(place, what, silent=False))
+            notes.append(note_opaque(place, what, silent=False))
             cannot.append(opaque_function(place, what, opaque=False))
     return Options(config, tuple(notes), tuple(cannot))
 
@@ -526,11 +522,11 @@ def schema_of(agent: object, name: str, kind: str) -> tuple[object, tuple[Diagno
         schema.of_type(declared, where=f"{name}.{kind}")
     except (DeclarationError, TypeError) as error:
         reason = error.message if isinstance(error, DeclarationError) else str(error)
-        return None, (opaque(AdkPlace(name, kind), f"the schema ({reason})", silent=False),)
+        return None, (note_opaque(AdkPlace(name, kind), f"the schema ({reason})", silent=False),)
     return declared, ()
 
 
-def _thinking(settings: object) -> JsonObject:
+def _read_thinking(settings: object) -> JsonObject:
     thinking: JsonObject = {}
     for theirs, ours in _THINKING.items():
         value = field(settings, theirs)

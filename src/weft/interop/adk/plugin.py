@@ -20,7 +20,7 @@ from weft.values import Json, JsonObject, require_json
 _HOST = Host("adk", "WeftPlugin")
 
 
-class Compacting:
+class CompactingPlugin:
     """The plugin's own part, without what google-adk wants of one.
 
     `context` is the policy for every agent, `contexts` for those it names. `compactor` has the
@@ -135,6 +135,6 @@ def _refuse(why: str) -> object:
 
 
 if TYPE_CHECKING:
-    WeftPlugin = Compacting
+    WeftPlugin = CompactingPlugin
 else:
-    __getattr__ = _HOST.offer(Compacting, "google.adk.plugins.base_plugin", "BasePlugin")
+    __getattr__ = _HOST.offer(CompactingPlugin, "google.adk.plugins.base_plugin", "BasePlugin")

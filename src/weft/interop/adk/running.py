@@ -376,7 +376,7 @@ def _artifacts(ctx: CallbackContext) -> object:
     async def list_artifact_keys(_: object, **__: object) -> list[str]:
         return await ctx.list_artifacts()
 
-    async def lacking(_: object, **__: object) -> object:
+    async def refuse(_: object, **__: object) -> object:
         raise UsageError(
             "Weft keeps every version of an artifact and lists none of them",
             where="artifacts",
@@ -389,7 +389,7 @@ def _artifacts(ctx: CallbackContext) -> object:
         "list_artifact_keys": list_artifact_keys,
     }
     missing = cast("Iterable[str]", getattr(base, "__abstractmethods__", ()))
-    return type("Artifacts", (base,), {**dict.fromkeys(missing, lacking), **body})()
+    return type("Artifacts", (base,), {**dict.fromkeys(missing, refuse), **body})()
 
 
 def _memory(ctx: CallbackContext) -> object:

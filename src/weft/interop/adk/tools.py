@@ -86,11 +86,11 @@ def tools_of(
             total.closed + own.closed,
             total.servers + _rename_servers(own.servers, total.servers),
         )
-    runs = tuple(_running(agent, tool, values, results) for tool in total.tools)
+    runs = tuple(_bind_tool(agent, tool, values, results) for tool in total.tools)
     return _last_of_each_name(total._replace(tools=runs), place)
 
 
-def _running(
+def _bind_tool(
     agent: object, tool: Tool, values: list[object], results: dict[str, RawResult]
 ) -> Tool:
     """The tool, whose function gets google-adk's context where it takes one."""
@@ -144,21 +144,24 @@ def _one(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
     if server is not None:
         return ConvertedTools(servers=(server,))
     if is_a(value, "BaseToolset"):
-        what = f"the toolset {type(value).__name__}"
-        note = opaque(place, what, silent=True)
-        return ConvertedTools(notes=(note,), escalates=True, closed=(opaque_function(place, what),))
+        return _leave_out(place, f"the toolset {type(value).__name__}", escalates=True)
     if built_in := [kind for kind in kinds(value) if kind in BUILT_IN]:
-        what = f"the built-in tool {built_in[0]}"
-        note = opaque(place, what, silent=False)
-        return ConvertedTools(notes=(note,), closed=(opaque_function(place, what, opaque=False),))
-    function = field(value, "func") if is_a(value, "FunctionTool") else value
+        return _leave_out(place, f"the built-in tool {built_in[0]}", opaque=False)
+    function = _function_of(value)
     if is_a(value, "BaseTool") and not is_a(value, "FunctionTool"):
         return _foreign(place, value)
     if not callable(function):
-        what = f"{value!r}, which is not a tool,"
-        note = opaque(place, what, silent=True)
-        return ConvertedTools(notes=(note,), closed=(opaque_function(place, what),))
+        return _leave_out(place, f"{value!r}, which is not a tool,")
     return _function(place, value, function)
+
+
+def _leave_out(
+    place: AdkPlace, what: str, *, opaque: bool = True, escalates: bool = False
+) -> ConvertedTools:
+    """No tool of Weft's, with a note; `opaque` where it may do anything."""
+    note = note_opaque(place, what, silent=opaque)
+    closed = opaque_function(place, what, opaque=opaque)
+    return ConvertedTools(notes=(note,), escalates=escalates, closed=(closed,))
 
 
 def _read_server(toolset: object) -> "MCP | None":
@@ -208,7 +211,7 @@ def _agent(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
     if node is not None:
         return ConvertedTools(to_tools([node], where=f"{place.agent}.tools"))
     name = object_name(agent)
-    note = opaque(place, f"`{name}`, which is called from within itself,", silent=True)
+    note = note_opaque(place, f"`{name}`, which is called from within itself,", silent=True)
     return ConvertedTools((_opaque_tool(name, text(agent, "description")),), (note,))
 
 
@@ -220,9 +223,7 @@ def _function(place: AdkPlace, value: object, function: Callable[..., object]) -
         return ConvertedTools((exit_loop,), escalates=True)
     name = text(value, "name") or name_of(function)
     if name in RESERVED:
-        what = f"`{name}`, which Weft has itself,"
-        note = opaque(place, what, silent=False)
-        return ConvertedTools(notes=(note,), closed=(opaque_function(place, what, opaque=False),))
+        return _leave_out(place, f"`{name}`, which Weft has itself,", opaque=False)
     if not NAME.fullmatch(name):
         return _unreadable(place, name, function, "its name is not one that models take")
     try:
@@ -246,7 +247,7 @@ def _function(place: AdkPlace, value: object, function: Callable[..., object]) -
     )
     notes: tuple[Diagnostic, ...] = ()
     if not known:
-        notes = (opaque(place, f"what `{name}` does with its context", silent=True),)
+        notes = (note_opaque(place, f"what `{name}` does with its context", silent=True),)
     cannot: tuple[Foreign, ...] = ()
     if callable(field(value, "_require_confirmation")):
         what = f"`require_confirmation` of `{name}`, which is a function"
@@ -257,7 +258,7 @@ def _function(place: AdkPlace, value: object, function: Callable[..., object]) -
 def _foreign(place: AdkPlace, value: object) -> ConvertedTools:
     """A tool of a class of its own: its name and description are known, not what it takes."""
     name = object_name(value)
-    note = opaque(place, f"the tool `{name}` of the class {type(value).__name__}", silent=True)
+    note = note_opaque(place, f"the tool `{name}` of the class {type(value).__name__}", silent=True)
     if not NAME.fullmatch(name) or name in RESERVED:
         what = f"the tool `{name}`"
         return ConvertedTools(notes=(note,), escalates=True, closed=(opaque_function(place, what),))
@@ -265,7 +266,7 @@ def _foreign(place: AdkPlace, value: object) -> ConvertedTools:
 
 
 def _unreadable(place: AdkPlace, name: str, function: object, why: str) -> ConvertedTools:
-    note = opaque(place, f"the signature of `{name}` ({why})", silent=True)
+    note = note_opaque(place, f"the signature of `{name}` ({why})", silent=True)
     if not NAME.fullmatch(name):
         return ConvertedTools(
             notes=(note,), escalates=True, closed=(opaque_function(place, f"`{name}`"),)
@@ -310,7 +311,7 @@ def _is_exit(function: Callable[..., object]) -> bool:
     return name_of(function) == "exit_loop" and f"{module}.".startswith(HOME)
 
 
-def opaque(place: AdkPlace, what: str, *, silent: bool) -> Diagnostic:
+def note_opaque(place: AdkPlace, what: str, *, silent: bool) -> Diagnostic:
     """Say that something is not looked into; `silent` where later rules say nothing."""
     keys = ", so nothing is said about its keys" if silent else ""
     return report(
