@@ -24,7 +24,7 @@ from weft.dialects import facts_for, wire_name
 from weft.errors import DeclarationError, SessionError, UnrecordedRequest, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.late import late_pattern
-from weft.misuse import explain_calls, find_near
+from weft.misuse import explain_calls, suggest_names
 from weft.models import Model
 from weft.models.registry import model_for
 from weft.models.services import environment_keys
@@ -82,11 +82,11 @@ class RecordedModel:
         secrets: Iterable[str] = ("secrets",),
     ) -> None:
         if mode not in _MODES:
-            near = find_near(str(mode), _MODES, cutoff=0.3)
+            near = suggest_names(str(mode), _MODES, most=1, cutoff=0.3, quote="'")
             raise DeclarationError(
                 f"{mode!r} is not a mode",
                 where="RecordedModel.mode",
-                hint=f"did you mean {near[0]!r}?" if near else f"modes are {', '.join(_MODES)}",
+                hint=near or f"modes are {', '.join(_MODES)}",
             )
         self._model = model if isinstance(model, str) else _require_model(model)
         self.path = Path(path)
