@@ -386,12 +386,16 @@ def _fields_of(tp: object) -> tuple[Field, ...] | None:
     """The fields of a record, pydantic's models too; None for any other type."""
     if not isinstance(tp, type):
         tp = get_origin(tp) if is_pydantic(get_origin(tp)) else None
+    return _fields_of_type(tp) if isinstance(tp, type) else None
+
+
+@functools.lru_cache(maxsize=512)
+def _fields_of_type(tp: type[object]) -> tuple[Field, ...] | None:
     if hasattr(tp, "model_fields"):
         return _model_fields(cast("type[pydantic.BaseModel]", tp))
     return fields_of(tp)
 
 
-@functools.lru_cache(maxsize=512)
 def _model_fields(model: "type[pydantic.BaseModel]") -> tuple[Field, ...] | None:
     import pydantic
 
