@@ -53,9 +53,11 @@ _NO_WORDS: Words = {}
 # --- near names
 
 
-def suggest_names(name: str, names: Iterable[str], *, quote: str = "`") -> str:
-    """A hint with the one or two nearest names; empty if none is near."""
-    near = find_near(name, names, most=2, cutoff=0.6)
+def suggest_names(
+    name: str, names: Iterable[str], *, most: int = 2, cutoff: float = 0.6, quote: str = "`"
+) -> str:
+    """A hint with the nearest name, or with two that are nearly as near; empty if none is near."""
+    near = find_near(name, names, most=most, cutoff=cutoff)
     if len(near) == 2 and _likeness(name, near[0]) - _likeness(name, near[1]) > 0.1:
         near = near[:1]
     words = " or ".join(f"{quote}{one}{quote}" for one in near)

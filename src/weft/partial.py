@@ -8,7 +8,6 @@ The text is scanned once, and what was validated is kept: one more delta costs r
 validating, what came before.
 """
 
-import dataclasses
 import functools
 import re
 import typing
@@ -20,7 +19,7 @@ import msgspec
 from weft import schema
 from weft.errors import WeftError
 from weft.jsonschema import validator
-from weft.shapes import is_pydantic, is_union
+from weft.shapes import Field, fields_of, is_pydantic, is_union
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -109,13 +108,13 @@ class PartialValue:
             rules = cast("JsonObject", tp)
             fields = self._children(lambda key: _property(rules, key), pairs, depth, in_text, path)
             return {key: each for key, each in fields.items() if each is not NOTHING}
-        members = _members(tp)
-        if members is not None:
-            types = {member.key: member.type for member in members}
+        known = _fields_of(tp)
+        if known is not None:
+            types = {field.key: field.type for field in known}
             fields = self._children(
                 lambda key: types.get(cast("str", key), NOTHING), pairs, depth, in_text, path
             )
-            return _instance(tp, members, fields)
+            return _instance(tp, known, fields)
         if _is_any(tp):
             return value
         origin, args = get_origin(tp), get_args(tp)
@@ -163,12 +162,12 @@ class PartialValue:
 
     def _could_be(self, arm: object, value: JsonObject, path: Path, index: int) -> bool:
         """Whether the fields that are complete belong to a type and fit it."""
-        members = _members(_plain_type(arm))
-        if members is None:
+        known = _fields_of(_plain_type(arm))
+        if known is None:
             return True
         config = getattr(_plain_type(arm), "__struct_config__", None)
         tag_field = cast("str | None", getattr(config, "tag_field", None))
-        types = {member.key: member.type for member in members}
+        types = {field.key: field.type for field in known}
         keys = list(value)
         for key in keys:
             if key == tag_field:
@@ -314,19 +313,6 @@ class PartialJson:
 # --- types
 
 
-class _Member(NamedTuple):
-    """A field of a record: its name, its key in JSON, its type, and what it is until it comes."""
-
-    name: str
-    key: str
-    type: object
-    default: Callable[[], object]
-
-
-def _nothing() -> object:
-    return None
-
-
 def _has_result(tp: object) -> bool:
     """Whether an object with one key `result` is the answer itself."""
     plain = _plain_type(tp)
@@ -334,8 +320,7 @@ def _has_result(tp: object) -> bool:
         return cast("JsonObject", plain).get("type") == "object"
     if is_union(plain):
         return any(_has_result(arm) for arm in get_args(plain))
-    members = _members(plain)
-    return members is not None or get_origin(plain) is dict or plain is dict
+    return _fields_of(plain) is not None or get_origin(plain) is dict or plain is dict
 
 
 def _plain_type(tp: object) -> object:
@@ -397,45 +382,21 @@ class _ValidatedValue(NamedTuple):
         return cast("object", getattr(blank, self.name))
 
 
-def _members(tp: object) -> tuple[_Member, ...] | None:
-    """The fields of a record; None for any other type."""
+def _fields_of(tp: object) -> tuple[Field, ...] | None:
+    """The fields of a record, pydantic's models too; None for any other type."""
     if not isinstance(tp, type):
         tp = get_origin(tp) if is_pydantic(get_origin(tp)) else None
-    return _record_members(tp) if isinstance(tp, type) else None
+    return _fields_of_type(tp) if isinstance(tp, type) else None
 
 
 @functools.lru_cache(maxsize=512)
-def _record_members(tp: type[object]) -> tuple[_Member, ...] | None:
+def _fields_of_type(tp: type[object]) -> tuple[Field, ...] | None:
     if hasattr(tp, "model_fields"):
-        return _model_members(cast("type[pydantic.BaseModel]", tp))
-    if issubclass(tp, msgspec.Struct):
-        return tuple(
-            _Member(
-                one.name,
-                one.encode_name,
-                one.type,
-                _default(one.default, one.default_factory, msgspec.NODEFAULT),
-            )
-            for one in msgspec.structs.fields(tp)
-        )
-    if dataclasses.is_dataclass(tp):
-        hints = typing.get_type_hints(tp, include_extras=True)
-        return tuple(
-            _Member(
-                one.name,
-                one.name,
-                hints[one.name],
-                _default(one.default, one.default_factory, dataclasses.MISSING),
-            )
-            for one in dataclasses.fields(tp)
-        )
-    if typing.is_typeddict(tp):
-        hints = typing.get_type_hints(tp, include_extras=True)
-        return tuple(_Member(key, key, each, _nothing) for key, each in hints.items())
-    return None
+        return _model_fields(cast("type[pydantic.BaseModel]", tp))
+    return fields_of(tp)
 
 
-def _model_members(model: "type[pydantic.BaseModel]") -> tuple[_Member, ...] | None:
+def _model_fields(model: "type[pydantic.BaseModel]") -> tuple[Field, ...] | None:
     import pydantic
 
     # its one value is the JSON itself: there are no fields that could come
@@ -445,7 +406,7 @@ def _model_members(model: "type[pydantic.BaseModel]") -> tuple[_Member, ...] | N
     checked = {name for one in decorators.field_validators.values() for name in one.info.fields}
     # an assignment runs the validators of the whole model too, and fails on a frozen one
     alone = not decorators.model_validators and not model.model_config.get("frozen")
-    members: list[_Member] = []
+    fields: list[Field] = []
     for name, field in model.model_fields.items():
         alias = field.validation_alias if isinstance(field.validation_alias, str) else field.alias
         tp: object = field.annotation
@@ -453,36 +414,31 @@ def _model_members(model: "type[pydantic.BaseModel]") -> tuple[_Member, ...] | N
             tp = Annotated[(tp, *field.metadata)]
         if checked & {name, "*"} and alone:
             tp = _ValidatedValue(model, name, tp)
-        members.append(_Member(name, alias or name, tp, _model_default(field)))
-    return tuple(members)
+        required = field.is_required()
+        default = None if required else functools.partial(_model_default, field)
+        fields.append(Field(name, alias or name, tp, default, required))
+    return tuple(fields)
 
 
-def _model_default(field: "pydantic.fields.FieldInfo") -> Callable[[], object]:
-    if field.is_required():
-        return _nothing
-    return lambda: cast("object", field.get_default(call_default_factory=True, validated_data={}))
+def _model_default(field: "pydantic.fields.FieldInfo") -> object:
+    return cast("object", field.get_default(call_default_factory=True, validated_data={}))
 
 
-def _default(value: object, factory: object, missing: object) -> Callable[[], object]:
-    if value is not missing:
-        return lambda: value
-    return cast("Callable[[], object]", factory) if factory is not missing else _nothing
-
-
-def _instance(
-    tp: object, members: tuple[_Member, ...], fields: Mapping[str | int, object]
-) -> object:
+def _instance(tp: object, known: tuple[Field, ...], fields: Mapping[str | int, object]) -> object:
     """A record with what has come of its fields; no check of the whole is run on it."""
     present = {
-        member.name: fields[member.key]
-        for member in members
-        if fields.get(member.key, NOTHING) is not NOTHING
+        field.name: fields[field.key]
+        for field in known
+        if fields.get(field.key, NOTHING) is not NOTHING
     }
     kind = cast("type[object]", tp if isinstance(tp, type) else get_origin(tp))
     if typing.is_typeddict(kind):
         return present
     try:
-        values = {m.name: present[m.name] if m.name in present else m.default() for m in members}
+        values = {
+            name: present[name] if name in present else default() if default else None
+            for name, _, _, default, _ in known
+        }
         if hasattr(kind, "model_construct"):
             model = cast("type[pydantic.BaseModel]", kind)
             instance = model.model_construct(_fields_set=set(present))

@@ -15,7 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -98,8 +98,8 @@ def _adapter(tp: object) -> "pydantic.TypeAdapter[object]":
 
 def _msgspec_schema(tp: object) -> JsonObject:
     """What msgspec writes, and what it leaves out: plain-string texts, the format of a datetime."""
-    records = [each for each in _types(tp) if _fields(each)]
-    fields = [(record, field) for record in records for field in _fields(record)]
+    records = [each for each in _types(tp) if fields_of(each)]
+    fields = [(record, field) for record in records for field in fields_of(record) or ()]
     asked = [_spell(tp), *records, *(_spell(field.type) for _, field in fields)]
     anything: list[type] = []
     hook = functools.partial(_schema_hook, anything)
@@ -187,38 +187,56 @@ def _spell(tp: object) -> object:
     return tp
 
 
-class _Field(msgspec.Struct, frozen=True):
+class Field(NamedTuple):
+    """A field of a record: its name, its key in JSON, its type, and what it is where it has none.
+
+    A field with a default need not come; of a TypedDict some need not come without one.
+    """
+
+    name: str
     key: str
     type: object
+    default: Callable[[], object] | None
     required: bool
 
 
 @_once
-def _fields(tp: object) -> tuple[_Field, ...]:
-    """The fields of a dataclass, TypedDict or msgspec Struct, as they are spelled in JSON."""
+def fields_of(tp: object) -> tuple[Field, ...] | None:
+    """The fields of a dataclass, TypedDict or msgspec Struct; None for any other type."""
     if not isinstance(tp, type):
-        return ()
+        return None
     record = cast("type[object]", tp)
-    hints = functools.partial(typing.get_type_hints, record, include_extras=True)
     if issubclass(tp, msgspec.Struct):
         return tuple(
-            _Field(each.encode_name, each.type, each.required)
+            _field(each, each.encode_name, each.type, msgspec.NODEFAULT)
             for each in msgspec.structs.fields(tp)
         )
     if dataclasses.is_dataclass(record):
-        missing = dataclasses.MISSING
+        hints = typing.get_type_hints(record, include_extras=True)
         return tuple(
-            _Field(
-                each.name,
-                hints()[each.name],
-                each.default is missing and each.default_factory is missing,
-            )
+            _field(each, each.name, hints[each.name], dataclasses.MISSING)
             for each in dataclasses.fields(record)
         )
     if typing.is_typeddict(record):
+        hints = typing.get_type_hints(record, include_extras=True)
         required = cast("frozenset[str]", getattr(record, "__required_keys__", ()))
-        return tuple(_Field(key, each, key in required) for key, each in hints().items())
-    return ()
+        return tuple(Field(key, key, each, None, key in required) for key, each in hints.items())
+    return None
+
+
+def _field(
+    field: "msgspec.structs.FieldInfo | dataclasses.Field[object]",
+    key: str,
+    tp: object,
+    missing: object,
+) -> Field:
+    """A field as its record describes it, where `missing` stands for no default."""
+    default, factory = cast("object", field.default), cast("object", field.default_factory)
+    if default is not missing:
+        return Field(field.name, key, tp, lambda: default, required=False)
+    if factory is not missing:
+        return Field(field.name, key, tp, cast("Callable[[], object]", factory), required=False)
+    return Field(field.name, key, tp, None, required=True)
 
 
 def _types(tp: object) -> Iterator[object]:
@@ -232,7 +250,7 @@ def _types(tp: object) -> Iterator[object]:
         seen.add(id(each))
         yield each
         if not is_pydantic(each):
-            queue += [*get_args(each), *(field.type for field in _fields(each))]
+            queue += [*get_args(each), *(field.type for field in fields_of(each) or ())]
 
 
 def is_pydantic(tp: object) -> bool:
@@ -334,7 +352,7 @@ def _problems(tp: object, value: Json, path: str) -> list[str]:
             for index, item in enumerate(value)
             for problem in _problems(arms[0], item, f"{path}[{index}]")
         ]
-    elif isinstance(value, dict) and (fields := _fields(tp)):
+    elif isinstance(value, dict) and (fields := fields_of(tp)):
         problems = list[str]()
         for field in fields:
             inner = f"{path}.{field.key}".lstrip(".")

@@ -41,7 +41,7 @@ PLACES = (
         "src/weft/__init__.py",
         (Insertion('    "Mark": "weft.declare",\n', after='    "Map": "weft.declare",\n'),),
     ),
-    # 2, and its text and its inner agents of 4
+    # 2, and its text of 4
     Place(
         "src/weft/declare/visit.py",
         (
@@ -61,10 +61,6 @@ PLACES = (
                 "        return self.visit_other(node)\n\n",
                 before="    def visit_tap(self, node: Tap) -> T:\n"
                 "        return self.visit_other(node)\n",
-            ),
-            Insertion(
-                "    def visit_mark(self, node: Mark) -> set[str]:\n        return set()\n\n",
-                before="    def visit_tap(self, node: Tap) -> set[str]:\n",
             ),
             Insertion(
                 "    def visit_mark(self, node: Mark) -> str:\n"

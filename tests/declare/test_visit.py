@@ -123,7 +123,6 @@ def test_each_room_has_exactly_one_class_that_knows_all_kinds() -> None:
     assert [*_visitors("Visitor")] == [
         "checker/walk.py:NodeWalk",
         "declare/visit.py:DefaultVisitor",
-        "declare/visit.py:_InnerAgents",
         "declare/visit.py:_FlowText",
         "graph/build.py:_Builder",
         "runtime/flows.py:NodeRun",

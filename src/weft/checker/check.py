@@ -242,7 +242,7 @@ def speaks_of(agent: Agent, key: str) -> bool:
     """Whether an agent seems to answer with just that: it is asked for it, or for one thing.
 
     Its name, instruction or description has the last word of the key in it, or the instruction is
-    a question, or asks to with_input something out, and names no other short value.
+    a question, or asks to take something out, and names no other short value.
     """
     if agent.output_schema is not None or not isinstance(agent.instruction, str):
         return True
@@ -327,7 +327,7 @@ class Sight(NamedTuple):
     inferred: bool
     """Whether the key that it writes was inferred."""
     tokens: int
-    """What its instruction and tools with_input, values not counted."""
+    """What its instruction and tools take, values not counted."""
     budget: int
     """The most tokens that its policy allows; 0 where there is no such limit."""
 

@@ -35,7 +35,7 @@ from weft.declare.tool import RESERVED, Tool, to_tools
 from weft.declare.words import C
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
-from weft.misuse import find_near, hint_at_call
+from weft.misuse import hint_at_call, suggest_names
 from weft.values import compact, has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -406,12 +406,12 @@ def check_allow(agent: str, field: str, codes: object) -> tuple[str, ...]:
     checked: list[str] = []
     for code in cast("Iterable[object]", listed):
         if not isinstance(code, str) or code not in CODES:
-            near = find_near(str(code), CODES, cutoff=0.6)
+            near = suggest_names(str(code), CODES, most=1, quote='"')
             raise field_error(
                 agent,
                 field,
                 f"{code!r} is not a diagnostic code",
-                f'did you mean "{near[0]}"?' if near else f"known: {', '.join(CODES)}",
+                near or f"known: {', '.join(CODES)}",
             )
         checked.append(code)
     return tuple(checked)

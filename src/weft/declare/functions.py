@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast, final
 from weft.declare.hints import CHOICES_ELSEWHERE
 from weft.errors import DeclarationError, UsageError
 from weft.jsonschema import shorten
-from weft.misuse import find_near
+from weft.misuse import suggest_names
 
 StateFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function of the state. Any, not Json: `state["score"] > 0.8` is to need no narrowing."""
@@ -24,7 +24,7 @@ class Foreign:
 
     `functions` are read by the checker, each as a function of the argument named `context`; where
     `opaque`, they may do anything. `call` runs them with Weft's own arguments. Without it they are
-    looked at only, and a run that would come to them is code_refusal before it begins.
+    looked at only, and a run that would come to them is refused before it begins.
     """
 
     __slots__ = ("__name__", "call", "context", "functions", "opaque", "what")
@@ -137,12 +137,10 @@ def check_choice(owner: str, name: str, value: object, choices: object) -> None:
     """Refuse a string option that is not one of its choices."""
     valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
     if value not in valid:
-        near = find_near(str(value).lower(), valid, cutoff=0.4)
         options = ", ".join(repr(choice) for choice in valid)
         word = re.sub(r"[\s-]+", "_", str(value).lower())
-        hint = CHOICES_ELSEWHERE.get(f"{name}.{word}") or (
-            f"did you mean {near[0]!r}?" if near else f"pass one of {options}"
-        )
+        near = suggest_names(str(value).lower(), valid, most=1, cutoff=0.4, quote="'")
+        hint = CHOICES_ELSEWHERE.get(f"{name}.{word}") or near or f"pass one of {options}"
         raise DeclarationError(
             f"{name}={value!r} is not one of {options}", where=f"{owner}.{name}", hint=hint
         )

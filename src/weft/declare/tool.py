@@ -40,7 +40,7 @@ from weft.declare.return_fields import find_free_fields, find_unknown_fields, re
 from weft.diagnostics import Diagnostic
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
-from weft.misuse import DeclaredStruct, explain_calls, explain_mistakes, find_near, hint_at_call
+from weft.misuse import DeclaredStruct, explain_calls, explain_mistakes, hint_at_call, suggest_names
 from weft.session.flow import Declared
 from weft.values import JsonObject, compact, has_lone_surrogate
 
@@ -223,11 +223,10 @@ def _check_flow(tool: Tool) -> None:
     required: dict[str, tuple[str, ...]] = {}
     for argument, sources in cast("Mapping[str, Sequence[str]]", declared).items():
         if argument not in known:
-            near = find_near(str(argument), known, cutoff=0.6)
             raise DeclarationError(
                 f"requires names `{argument}`, and {tool.name} takes no such argument",
                 where=f"{where}.requires",
-                hint=f"did you mean `{near[0]}`?" if near else f"it takes: {', '.join(known)}",
+                hint=suggest_names(str(argument), known, most=1) or f"it takes: {', '.join(known)}",
             )
         check_names(f"requires[{argument!r}]", sources, where=where)
         for source in sources:
@@ -249,11 +248,10 @@ def _check_flow(tool: Tool) -> None:
     named: Iterable[str] = tool.trust if isinstance(tool.trust, Mapping) else ()
     for name in find_unknown_fields(tool.function, named):
         fields = sorted(read_return_fields(tool.function).names)
-        near = find_near(name, fields, cutoff=0.6)
         raise DeclarationError(
             f"trust names `{name}`, and what {tool.name} returns has no such field",
             where=f"{where}.trust",
-            hint=f"did you mean `{near[0]}`?" if near else f"it has: {', '.join(fields)}",
+            hint=suggest_names(name, fields, most=1) or f"it has: {', '.join(fields)}",
         )
     free = find_free_fields(tool.function, tool.trust)
     if free:

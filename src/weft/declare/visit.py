@@ -301,7 +301,7 @@ _OPAQUE = ""
 """Stands among the keys that are read for those that unknown code may read."""
 
 
-class _InnerAgents(Visitor[set[str]]):
+class _InnerAgents(DefaultVisitor[set[str]]):
     """The inner agents of a node, by the keys that are read after it.
 
     `later` has one set of keys for each sequence around the node that goes on after it. It is
@@ -312,6 +312,10 @@ class _InnerAgents(Visitor[set[str]]):
 
     def __init__(self, later: tuple[set[str], ...]) -> None:
         self._later = later
+
+    def visit_other(self, node: Node) -> set[str]:
+        """Those of all that it runs."""
+        return {name for child in children(node) for name in self.visit(child)}
 
     def visit_agent(self, node: Agent) -> set[str]:
         """Every agent of its tree that stores its answer, if something follows."""
@@ -340,39 +344,6 @@ class _InnerAgents(Visitor[set[str]]):
             return {agent.name for agent in agents_of(node.body)}
         return self.visit(node.body)
 
-    def _inside(self, node: Node) -> set[str]:
-        return {name for child in children(node) for name in self.visit(child)}
-
-    def visit_parallel(self, node: Parallel) -> set[str]:
-        return self._inside(node)
-
-    def visit_route(self, node: Route) -> set[str]:
-        return self._inside(node)
-
-    def visit_loop(self, node: Loop) -> set[str]:
-        return self._inside(node)
-
-    def visit_fallback(self, node: Fallback) -> set[str]:
-        return self._inside(node)
-
-    def visit_race(self, node: Race) -> set[str]:
-        return self._inside(node)
-
-    def visit_timeout(self, node: Timeout) -> set[str]:
-        return self._inside(node)
-
-    def visit_step(self, node: Step) -> set[str]:
-        return set()
-
-    def visit_gate(self, node: Gate) -> set[str]:
-        return set()
-
-    def visit_tap(self, node: Tap) -> set[str]:
-        return set()
-
-    def visit_expect(self, node: Expect) -> set[str]:
-        return set()
-
     def visit_custom_agent(self, node: CustomAgent) -> set[str]:
         """Its children, which are followed by its code where that reads what they write."""
         own = {
@@ -381,7 +352,7 @@ class _InnerAgents(Visitor[set[str]]):
             for agent in agents_of(child)
             if agent.output_key is not None and agent.output_key in node.reads
         }
-        return own | self._inside(node)
+        return own | self.visit_other(node)
 
 
 class _KeysTaken(DefaultVisitor[set[str]]):

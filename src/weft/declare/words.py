@@ -42,7 +42,7 @@ from weft.declare.policy_parts import (
     require_names,
 )
 from weft.errors import DeclarationError
-from weft.misuse import find_near
+from weft.misuse import suggest_names
 
 if TYPE_CHECKING:
     from weft.declare.functions import StateFunction
@@ -346,11 +346,10 @@ def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
     verb = cast("object", getattr(value, word, None))
     if not inspect.ismethod(verb) and not inspect.isfunction(verb):
         known = [name for name in dir(value) if not name.startswith("_")]
-        near = find_near(word, known, cutoff=0.5)
         raise DeclarationError(
             f"there is no `{word}` in `{ast.unparse(node)}`",
             where="policy",
-            hint=f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}",
+            hint=suggest_names(word, known, most=1, cutoff=0.5) or f"there are: {', '.join(known)}",
         )
     if any(keyword.arg is None for keyword in node.keywords):
         _refuse(node, text)

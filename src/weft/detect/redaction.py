@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.detect.find import PLACEHOLDER, Pattern, PatternTimeout, find, pattern_of
+from weft.detect.find import (
+    PLACEHOLDER,
+    Pattern,
+    PatternTimeout,
+    find,
+    pattern_of,
+    replace_found,
+)
 from weft.detect.kinds import Detection, kinds_named
 from weft.late import late_pattern
 from weft.values import Json, compact
@@ -318,6 +325,4 @@ def restore_values(text: str, known: Mapping[str, Json]) -> tuple[str, dict[str,
 
 def mask_secrets(text: str) -> str:
     """The text without keys, tokens and passwords that have a known form."""
-    for one in reversed(find(text, kinds_named(["secrets"]))):
-        text = f"{text[: one.start]}[secret]{text[one.end :]}"
-    return text
+    return replace_found(text, kinds_named(["secrets"]), lambda _: "[secret]")

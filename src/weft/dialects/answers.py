@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from weft.dialects.base import Dialect
 from weft.dialects.facts import DIALECTS
 from weft.dialects.stream import Stream
-from weft.dialects.wire import object_in, objects_in, text_in
+from weft.dialects.wire import drop_fields, object_in, objects_in, text_in
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -215,7 +215,21 @@ class AnthropicShape(AnswerShape):
                 yield TextField(str(event.get("index")), delta, key)
 
 
-class ChatShape(AnswerShape):
+class _LooseResults(AnswerShape):
+    """What answers share whose results are elements of the conversation: messages, or items."""
+
+    def result_turns(self, results: Sequence[JsonObject]) -> list[JsonObject]:
+        """An element each."""
+        return [*results]
+
+    def add_results(
+        self, rest: Sequence[Json], results: Sequence[JsonObject], place: int
+    ) -> list[Json]:
+        """Before those of the client's tools: their order says nothing."""
+        return [*results, *rest]
+
+
+class ChatShape(_LooseResults):
     """A message with a text and a list of calls."""
 
     def turns_of(self, body: JsonObject) -> list[JsonObject]:
@@ -270,16 +284,6 @@ class ChatShape(AnswerShape):
         calls: list[Json] = [one for one in pieces if LOOSE_TEXT not in one]
         turn["content"] = text or None
         return [{**turn, "tool_calls": calls} if calls else turn]
-
-    def result_turns(self, results: Sequence[JsonObject]) -> list[JsonObject]:
-        """A message each."""
-        return [*results]
-
-    def add_results(
-        self, rest: Sequence[Json], results: Sequence[JsonObject], place: int
-    ) -> list[Json]:
-        """Before those of the client's tools: their order says nothing."""
-        return [*results, *rest]
 
     def call_name(self, piece: JsonObject) -> str:
         """The function's name."""
@@ -353,7 +357,7 @@ def _first(value: Json) -> Json:
     return value[0] if isinstance(value, list) and value else None
 
 
-class ResponsesShape(AnswerShape):
+class ResponsesShape(_LooseResults):
     """Items, of which each is an element of the conversation."""
 
     end_types: ClassVar[tuple[str, ...]] = (
@@ -397,16 +401,6 @@ class ResponsesShape(AnswerShape):
     ) -> list[JsonObject]:
         """The items themselves."""
         return [*pieces]
-
-    def result_turns(self, results: Sequence[JsonObject]) -> list[JsonObject]:
-        """An item each."""
-        return [*results]
-
-    def add_results(
-        self, rest: Sequence[Json], results: Sequence[JsonObject], place: int
-    ) -> list[Json]:
-        """Before those of the client's tools."""
-        return [*results, *rest]
 
     def call_name(self, piece: JsonObject) -> str:
         """The function's name."""
@@ -516,14 +510,14 @@ class GeminiShape(AnswerShape):
             now: JsonObject = {**candidate, "content": {**content, "parts": [*parts]}}
             return [{**event, "candidates": [now]} if candidate else event]
         if ends:
-            last: JsonObject = {key: one for key, one in candidate.items() if key != "content"}
+            last = drop_fields(candidate, "content")
             empty: JsonObject = {"role": "model", "parts": [{"text": ""}]}
             weave.closing.append({**event, "candidates": [{**last, "content": empty}]})
         if not parts:
             return []
         spoken = {key: one for key, one in candidate.items() if key in ("index", "safetyRatings")}
         words: JsonObject = {**spoken, "content": {**content, "parts": [*parts]}}
-        rest = {key: one for key, one in event.items() if key != self.usage_field}
+        rest = drop_fields(event, self.usage_field)
         return [{**rest, "candidates": [words]}]
 
     def close_events(self, weave: "AnswerWeave", total: JsonObject) -> list[JsonObject]:

@@ -91,9 +91,9 @@ from weft.dialects.wire import (
     as_list,
     as_text,
     at_path,
-    but,
     count_in,
     document_text,
+    drop_fields,
     has_messages,
     illegible,
     inline_part,
@@ -771,7 +771,7 @@ def _lift_block(block: Json) -> Part:
         raise ERRORS.unreadable("a content block of the answer is not an object")
     match block:
         case {"type": "text", "text": str(text)}:
-            other_fields = but(block, "type", "text")
+            other_fields = drop_fields(block, "type", "text")
             blank = text.isspace()  # which only goes back where it came from
             return Part(
                 text,
@@ -781,7 +781,7 @@ def _lift_block(block: Json) -> Part:
             )
         case {"type": "thinking", "thinking": str(text)}:
             signature = text_in(block.get("signature")) or None
-            other_fields = but(block, "type", "thinking", "signature" if signature else "")
+            other_fields = drop_fields(block, "type", "thinking", "signature" if signature else "")
             return Part(
                 text,
                 thought=True,
@@ -793,7 +793,7 @@ def _lift_block(block: Json) -> Part:
         case {"type": "tool_use"}:
             # a call without a name is still a call: whoever answers it says what is wrong
             name, call_id = text_in(block.get("name")), text_in(block.get("id")) or None
-            other_fields = but(block, "type", "id", "name", "input")
+            other_fields = drop_fields(block, "type", "id", "name", "input")
             call = FunctionCall(name=name, id=call_id)
             return lifted_call(NAME, call, block.get("input"), other_fields or None)
         case _:
@@ -948,9 +948,9 @@ class AnthropicStream:
                     growing.block = {**growing.block, "citations": []}
                 growing.extend("citations", [citation])
             case {"type": "signature_delta" | "compaction_delta"}:  # these come in one piece
-                growing.block = {**growing.block, **but(delta, "type")}
+                growing.block = {**growing.block, **drop_fields(delta, "type")}
             case _:
-                for field, value in but(delta, "type").items():
+                for field, value in drop_fields(delta, "type").items():
                     growing.extend(field, value)
         return None
 
@@ -1046,7 +1046,7 @@ def _read_output(form: Json) -> ReadOutput | None:
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return None
     schema = form.get("schema")
-    beside = {key: value for key, value in form.items() if key not in ("type", "schema")}
+    beside = drop_fields(form, "type", "schema")
     return ReadOutput(schema, "answer", beside) if isinstance(schema, dict) else None
 
 

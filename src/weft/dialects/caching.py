@@ -13,6 +13,7 @@ from weft.diagnostics import Origin
 from weft.dialects.facts import Cache, facts_for
 from weft.dialects.measure import Meter
 from weft.dialects.track import Entry, Placed, Track, Wire, letters
+from weft.dialects.wire import drop_fields
 from weft.ir import Block, Prompt, Stability, TextBlock
 from weft.ir.block import FOLDED
 from weft.values import Json, JsonObject, canonical, digest
@@ -286,7 +287,7 @@ def bare(part: Json) -> Json:
     """A part, or a tool, without its mark."""
     if not isinstance(part, dict) or not is_marked(part):
         return part
-    return {key: value for key, value in part.items() if key not in MARKS}
+    return drop_fields(part, *MARKS)
 
 
 def _mark_last_part(turn: Json, upto: int, mark: Wire) -> JsonObject | None:

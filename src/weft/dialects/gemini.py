@@ -83,6 +83,7 @@ from weft.dialects.wire import (
     as_text,
     deep_update,
     difference,
+    drop_fields,
     either_case,
     illegible,
     lifted_call,
@@ -1211,7 +1212,7 @@ def _read_tools(tool: JsonObject) -> list[ReadTool]:
         parameters = parameters or {"type": "object", "properties": {}}
         name, about = text_at(declared, "name"), text_at(declared, "description")
         tools.append(ReadTool(declared, name, about, parameters))
-    own = {key: value for key, value in tool.items() if key != "functionDeclarations"}
+    own = drop_fields(tool, "functionDeclarations")
     if own or not tools:
         tools.append(ReadTool(own, next(iter(own), ""), own=True))
     return tools

@@ -23,7 +23,7 @@ import msgspec
 from weft.dialects.facts import dialect_named, facts_for, is_misspelt, is_own, suggestion, wire_name
 from weft.dialects.schema_subset import SchemaRules
 from weft.dialects.track import LoweringReport
-from weft.dialects.wire import at_path, escape, number, placed_objects
+from weft.dialects.wire import at_path, drop_fields, escape, number, placed_objects
 from weft.errors import with_article
 from weft.ir import MediaBlock, Prompt
 from weft.media import type_by_content
@@ -569,7 +569,7 @@ class TurnJudge:
             if isinstance(turn, dict):
                 self._problems |= {one.message for one in read(turn, f"/{key}/{index}")}
             self._turns.append(turn)
-        head = {name: value for name, value in wire.items() if name != key}
+        head = drop_fields(wire, key)
         whole: JsonObject = {**self._dialect.spell(head), key: self._turns}
         return self._problems | {one.message for one in self._rules.fork().end(whole)}
 

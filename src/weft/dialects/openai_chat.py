@@ -100,6 +100,7 @@ from weft.dialects.wire import (
     data_url,
     deep_update,
     document_text,
+    drop_fields,
     has_messages,
     inline_part,
     joined_text,
@@ -439,16 +440,13 @@ class OpenAIChatDialect(Dialect):
         """The part in its server's form: a text may stand in fields next to the content."""
         fields = block.kept or {}
         if isinstance(block, CallBlock):
-            fields = {
-                key: value for key, value in fields.items() if key not in ("arguments", "type")
-            }
-            deep_update(wire, fields)
+            deep_update(wire, drop_fields(fields, "arguments", "type"))
             return wire
         names = fields.get("said_in")
         if not isinstance(names, list) or not isinstance(block, (TextBlock, ThoughtBlock)):
             return super().with_kept(wire, block)
         said_in: Wire = {str(name): block.text for name in names}
-        return {**said_in, **{key: value for key, value in fields.items() if key != "said_in"}}
+        return said_in | drop_fields(fields, "said_in")
 
     def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """An element of tool_calls; its arguments are text."""

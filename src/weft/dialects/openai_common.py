@@ -45,6 +45,7 @@ from weft.dialects.wire import (
     as_list,
     as_text,
     count_in,
+    drop_fields,
     lifted_call,
     number,
     object_in,
@@ -318,7 +319,7 @@ def read_output(form: Json) -> ReadOutput | None:
     """The answer's schema; where it is `{type, name, schema, strict}`, or what that wraps."""
     if not isinstance(form, dict) or not isinstance(schema := form.get("schema"), dict):
         return None
-    beside = {key: value for key, value in form.items() if key not in ("type", "schema", "name")}
+    beside = drop_fields(form, "type", "schema", "name")
     return ReadOutput(schema, text_at(form, "name"), beside)
 
 

@@ -96,9 +96,9 @@ from weft.dialects.wire import (
     as_list,
     as_text,
     at_path,
-    but,
     data_url,
     document_text,
+    drop_fields,
     joined_text,
     linked_part,
     mime_of,
@@ -429,7 +429,7 @@ class OpenAIResponsesDialect(Dialect):
         # the provider sends this field and does not take it back
         if payload is None or "created_by" not in payload:
             return payload
-        return {key: value for key, value in payload.items() if key != "created_by"}
+        return drop_fields(payload, "created_by")
 
     def _drop_reasoning(self, block: Block, report: LoweringReport) -> None:
         if self.own(block, report):
@@ -706,13 +706,13 @@ def _without_id(block: Block) -> Block | None:
         phase: JsonObject = {"phase": envelope["phase"]} if envelope.get("phase") else {}
         return msgspec.structs.replace(block, kept=phase or None)
     if isinstance(block, CallBlock) and "id" in fields:
-        rest: JsonObject = {key: value for key, value in fields.items() if key != "id"}
+        rest = drop_fields(fields, "id")
         return msgspec.structs.replace(block, kept=rest)
     if isinstance(block, OpaqueBlock):
         kind = block.payload.get("type")
         if not isinstance(kind, str) or kind not in _NAMELESS:
             return None
-        payload: JsonObject = {key: value for key, value in block.payload.items() if key != "id"}
+        payload = drop_fields(block.payload, "id")
         return msgspec.structs.replace(block, payload=payload)
     return block
 
@@ -735,7 +735,7 @@ def _message_item(text: str, fields: JsonObject) -> Wire:
     piece: Wire = {"type": "output_text", "text": text}
     if fields.get("type") == "refusal":
         piece = {"type": "refusal", "refusal": text}
-    piece |= {key: value for key, value in fields.items() if key != "message"}
+    piece |= drop_fields(fields, "message")
     return {"type": "message", "role": "assistant", **envelope, "content": [piece]}
 
 
@@ -808,7 +808,7 @@ def _lift_item(item: JsonObject) -> list[Part]:
     """One item as parts of the log; a message is as many as its content has."""
     match item:
         case {"type": "message", "role": "assistant", "content": content}:
-            envelope, pieces = but(item, "type", "role", "content"), objects_in(content)
+            envelope, pieces = drop_fields(item, "type", "role", "content"), objects_in(content)
             return [_lift_piece(piece, envelope) for piece in pieces] or [opaque_part(NAME, item)]
         case {"type": "message", "role": str(role)} if role != "assistant":
             raise ERRORS.unreadable(f"the answer has the role {role!r} instead of 'assistant'")
@@ -817,11 +817,11 @@ def _lift_item(item: JsonObject) -> list[Part]:
         case {"type": "function_call"}:
             name = text_in(item.get("name"))
             call_id, arguments = text_in(item.get("call_id")), item.get("arguments")
-            fields = but(item, "type", "call_id", "name", "arguments")
+            fields = drop_fields(item, "type", "call_id", "name", "arguments")
             return [lift_call(NAME, call_id, name, arguments, fields)]
         case {"type": "custom_tool_call", "name": str(name), "input": text}:
             call_id = text_in(item.get("call_id"))
-            fields = but(item, "type", "call_id", "name", "input")
+            fields = drop_fields(item, "type", "call_id", "name", "input")
             return [lift_text_call(NAME, call_id, name, text, "custom_tool_call", fields)]
         case _:
             return [opaque_part(NAME, item)]
@@ -833,10 +833,13 @@ def _lift_piece(piece: JsonObject, envelope: JsonObject) -> Part:
     match piece:
         case {"type": "output_text", "text": str(text)} if text:
             return Part(
-                text, part_metadata=provider_metadata(NAME, but(piece, "type", "text") | beside)
+                text,
+                part_metadata=provider_metadata(NAME, drop_fields(piece, "type", "text") | beside),
             )
         case {"type": "refusal", "refusal": str(text)} if text:
-            return Part(text, part_metadata=provider_metadata(NAME, but(piece, "refusal") | beside))
+            return Part(
+                text, part_metadata=provider_metadata(NAME, drop_fields(piece, "refusal") | beside)
+            )
         case _:
             whole: JsonObject = {"type": "message", "role": "assistant", **envelope}
             return opaque_part(NAME, {**whole, "content": [piece]})
@@ -847,7 +850,7 @@ def _lift_thought(item: JsonObject) -> Part:
     summary = [text_in(piece.get("text")) for piece in objects_in(item.get("summary"))]
     shown_whole = [text_in(piece.get("text")) for piece in objects_in(item.get("content"))]
     text = _GAP.join(summary or shown_whole)
-    fields = but(item, "type", "encrypted_content")
+    fields = drop_fields(item, "type", "encrypted_content")
     if fields.get("summary") == _summary(text):
         del fields["summary"]
     sealed = text_in(item.get("encrypted_content")) or None

@@ -11,7 +11,7 @@ import msgspec
 
 from weft.declare.config import EFFORTS as EFFORTS
 from weft.dialects.facts import Facts, facts_for, wire_name
-from weft.dialects.wire import at_path, put
+from weft.dialects.wire import at_path, drop_fields, put
 from weft.values import Json, JsonObject
 
 Range: TypeAlias = tuple[float, float]
@@ -153,7 +153,7 @@ def _in_other_words(
 ) -> tuple[JsonObject, tuple[str, ...]]:
     """An effort as a budget, or a budget as an effort, for a model that only takes the other."""
     effort, budget = value.get("effort"), value.get("budget")
-    rest = {key: one for key, one in value.items() if key != "effort"}
+    rest = drop_fields(value, "effort")
     if effort == "none" and budget is None and facts.has_word_for_rest:
         return {**rest, "budget": 0}, ()  # it is not an effort there, but a kind of thinking
     if facts.takes_budget:
@@ -161,7 +161,7 @@ def _in_other_words(
             return dict(value), ()
         if facts.efforts and budget is not None and facts.takes_either:
             change = f"{model} takes an effort or a number of tokens: `{effort}` is sent"
-            return {key: one for key, one in value.items() if key != "budget"}, (change,)
+            return drop_fields(value, "budget"), (change,)
         if facts.efforts != ():
             return dict(value), ()
         if budget is not None:  # both were given: the one it takes stands

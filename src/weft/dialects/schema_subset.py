@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, cast
 
 import msgspec
 
-from weft.dialects.wire import escape
+from weft.dialects.wire import drop_fields, escape
 from weft.errors import DeclarationError
 from weft.jsonschema import (
     ANNOTATIONS,
@@ -82,7 +82,7 @@ def _open_root(schema: JsonObject, refused: Sequence[str]) -> Subset:
         Loss(f"/{key}", key, f"`{key}` is not accepted at the root; it is said in the description")
         for key in moved
     )
-    return describe({key: item for key, item in root.items() if key not in moved}, moved), losses
+    return describe(drop_fields(root, *moved), moved), losses
 
 
 class FittedSchema(msgspec.Struct, frozen=True):
@@ -181,7 +181,7 @@ class Rewriter:
         """The schema as the provider reads it, and what that loses."""
         if self.rules.strict:
             require_object(self.source)
-        body = self.node(without(self.source, "$defs"), "")
+        body = self.node(drop_fields(self.source, "$defs"), "")
         parts: JsonObject = {}
         pending = sorted(refs(body), reverse=True) if self.named else []
         while pending:
@@ -258,7 +258,7 @@ class Rewriter:
     def ref(self, node: JsonObject, pointer: str) -> JsonObject:
         """A reference stands alone: the keywords next to it are written into the target."""
         ref = str(node["$ref"])
-        beside = without(node, "$ref")
+        beside = drop_fields(node, "$ref")
         if ref not in self.named:
             self.lose(f"{pointer}/$ref", "$ref", f"`{ref}` is not in this document", "impossible")
             return self.node(beside, pointer) if beside else {}
@@ -280,7 +280,7 @@ class Rewriter:
         node = dict(node)
         if isinstance(members := node.get("allOf"), list):
             parts = [self.follow(part) for part in members if isinstance(part, dict)]
-            merged = merge([*parts, without(node, "allOf")])
+            merged = merge([*parts, drop_fields(node, "allOf")])
             if merged is not None:
                 node = self.combine(merged, pointer, moved)
             else:
@@ -306,7 +306,7 @@ class Rewriter:
     def follow(self, node: JsonObject) -> JsonObject:
         """The target of a reference that is not recursive."""
         while (ref := str(node.get("$ref", ""))) in self.named and ref not in self.cyclic:
-            merged = merge([self.named[ref], without(node, "$ref")])
+            merged = merge([self.named[ref], drop_fields(node, "$ref")])
             if merged is None:
                 break
             node = merged
@@ -355,7 +355,7 @@ class Rewriter:
             forbidden: list[Json] = [name for name, part in properties.items() if part is False]
             if forbidden:
                 moved["forbidden"] = forbidden
-                properties = without(properties, *map(str, forbidden))
+                properties = drop_fields(properties, *map(str, forbidden))
                 message = "a property that is forbidden is said in the description"
                 self.lose(f"{pointer}/properties", "properties", message, "moved")
             node["properties"] = properties
@@ -467,11 +467,6 @@ def types_of(node: JsonObject) -> list[str]:
     return [str(kind) for kind in kinds] if isinstance(kinds, list) else [str(kinds)]
 
 
-def without(node: JsonObject, *keys: str) -> JsonObject:
-    """A copy without some keys."""
-    return {key: item for key, item in node.items() if key not in keys}
-
-
 def written_out(schema: JsonObject) -> JsonObject:
     """The root with its own `$ref` replaced by what it names."""
     if "$ref" not in schema:
@@ -480,7 +475,7 @@ def written_out(schema: JsonObject) -> JsonObject:
     seen: set[str] = set()
     while isinstance(ref := schema.get("$ref"), str) and ref in named and ref not in seen:
         seen.add(ref)
-        schema = {**named[ref], **without(schema, "$ref")}
+        schema = {**named[ref], **drop_fields(schema, "$ref")}
     return schema
 
 
@@ -505,7 +500,7 @@ def name_refs(root: JsonObject) -> JsonObject:
     added: JsonObject = {}
     for ref, new in names.items():
         target = resolve(renamed, ref)
-        added[new.removeprefix("#/$defs/")] = without(target, "$defs") if target else {}
+        added[new.removeprefix("#/$defs/")] = drop_fields(target, "$defs") if target else {}
     return {**renamed, "$defs": {**cast("JsonObject", renamed.get("$defs", {})), **added}}
 
 
@@ -607,15 +602,15 @@ def nullable(part: Json) -> Json:
     if len(kinds) > 0 and not part.keys() & {"enum", "const", "$ref", "anyOf", "oneOf", "allOf"}:
         return {**part, "type": [*kinds, "null"]}
     moved = {key: item for key, item in part.items() if key in ANNOTATIONS}
-    return {**moved, "anyOf": [without(part, *moved), {"type": "null"}]}
+    return {**moved, "anyOf": [drop_fields(part, *moved), {"type": "null"}]}
 
 
 def split_types(node: JsonObject) -> JsonObject:
     """`type: [a, b]` as a union, each arm with the keywords of its type."""
     if "enum" in node or "const" in node:
-        return without(node, "type")
+        return drop_fields(node, "type")
     typed = set[str]().union(*_OF_TYPE.values())
-    moved = {key: item for key, item in node.items() if key not in typed | {"type"}}
+    moved = drop_fields(node, "type", *typed)
     arms: list[Json] = []
     for kind in types_of(node):
         own = _OF_TYPE.get("number" if kind == "integer" else kind, set[str]())
@@ -645,7 +640,7 @@ def describe(node: JsonObject, moved: JsonObject) -> JsonObject:
     if not moved:
         return node
     notes = [str(node["description"])] if node.get("description") else []
-    rules = without(moved, "default")
+    rules = drop_fields(moved, "default")
     notes += [f"Constraints: {compact(rules)}"] if rules else []
     notes += [f"Default: {compact(moved['default'])}"] if "default" in moved else []
     return {**node, "description": "\n\n".join(notes)}

@@ -139,7 +139,7 @@ def without(fields: JsonObject, *names: str) -> JsonObject:
     return {key: value for key, value in fields.items() if value is not None and key not in names}
 
 
-def but(value: JsonObject, *names: str) -> JsonObject:
+def drop_fields(value: JsonObject, *names: str) -> JsonObject:
     """The other fields, nulls as well: they go back as they came."""
     return {key: value for key, value in value.items() if key not in names}
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from weft.dialects import count_request, facts_for, wire_name
 from weft.dialects.gemini import CACHED
+from weft.dialects.wire import drop_fields
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt, Stability
 from weft.models.clients import vertex_place
@@ -242,7 +243,7 @@ def head_of(prompt: Prompt, wire: JsonObject, place: str, model: str) -> CachedH
 
 def without_head(wire: JsonObject, name: str) -> JsonObject:
     """The request without its head, which it names."""
-    return {NAMED: name, **{key: value for key, value in wire.items() if key not in CACHED}}
+    return {NAMED: name, **drop_fields(wire, *CACHED)}
 
 
 def is_lost(error: ModelError, name: str) -> bool:

@@ -162,7 +162,7 @@ class Remote:
     async def _ask_once(
         self, model: str, body: JsonObject, change_address: Callable[[Sending], Sending]
     ) -> JsonObject:
-        """Ask for something other than an answer, once; `moved` changes the address."""
+        """Ask for something other than an answer, once, at another address."""
         try:
             sending = change_address(await self._sending(body, model, stream=False))
             reading = await self._ask(sending, Trail(self._retry), stream=False)

@@ -265,16 +265,13 @@ def without_secrets(text: str, *holders: object) -> str:
     Keys are what has the shape of one, what the environment holds as one, and what stands on the
     holders under a name such as `api_key`.
     """
-    from weft.detect.find import find  # few texts go this way
+    from weft.detect.find import replace_found  # few texts go this way
     from weft.detect.kinds import kinds_named
 
     own = [value for holder in holders for value in _keys_on(holder)]
     text = without_keys(text, (*own, *environment_keys()))
-    # from the end, so that the places before stay right
-    for one in sorted(find(text, kinds_named(("secrets",))), key=lambda one: -one.start):
-        if MARK not in text[one.start : one.end]:
-            text = text[: one.start] + MARK + text[one.end :]
-    return text
+    secrets = kinds_named(("secrets",))
+    return replace_found(text, secrets, lambda one: one.value if MARK in one.value else MARK)
 
 
 def _keys_on(holder: object) -> Iterator[str]:

@@ -18,13 +18,13 @@ from typing import Literal, NamedTuple, cast, get_args
 import msgspec
 
 from weft.content import Content, Part
-from weft.detect.find import find
-from weft.detect.kinds import check_kinds, kinds_named
+from weft.detect.find import replace_found
+from weft.detect.kinds import Detection, check_kinds, kinds_named
 from weft.dialects import facts_for, wire_name
 from weft.errors import DeclarationError, SessionError, UnrecordedRequest, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.late import late_pattern
-from weft.misuse import explain_calls, find_near
+from weft.misuse import explain_calls, suggest_names
 from weft.models import Model
 from weft.models.registry import model_for
 from weft.models.services import environment_keys
@@ -82,11 +82,11 @@ class RecordedModel:
         secrets: Iterable[str] = ("secrets",),
     ) -> None:
         if mode not in _MODES:
-            near = find_near(str(mode), _MODES, cutoff=0.3)
+            near = suggest_names(str(mode), _MODES, most=1, cutoff=0.3, quote="'")
             raise DeclarationError(
                 f"{mode!r} is not a mode",
                 where="RecordedModel.mode",
-                hint=f"did you mean {near[0]!r}?" if near else f"modes are {', '.join(_MODES)}",
+                hint=near or f"modes are {', '.join(_MODES)}",
             )
         self._model = model if isinstance(model, str) else _require_model(model)
         self.path = Path(path)
@@ -342,14 +342,13 @@ class _Cover:
                 placeholder = f"[key:{name}]"
                 self._values[placeholder] = value
                 text = text.replace(value, placeholder)
-        # from the end: places before a replaced value stay right
-        for one in sorted(find(text, self._kinds), key=lambda one: -one.start):
-            secret = text[one.start : one.end]
-            digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:4]
-            placeholder = f"[{one.kind}:{digest}]"
-            self._values[placeholder] = secret
-            text = text[: one.start] + placeholder + text[one.end :]
-        return text
+        return replace_found(text, self._kinds, self._replace_secret)
+
+    def _replace_secret(self, one: Detection) -> str:
+        digest = hashlib.sha256(one.value.encode("utf-8", "surrogatepass")).hexdigest()[:4]
+        placeholder = f"[{one.kind}:{digest}]"
+        self._values[placeholder] = one.value
+        return placeholder
 
     def _number_id(self, match: re.Match[str]) -> str:
         """An id that Weft made up, by its number in the request: every run makes up another."""

@@ -39,7 +39,7 @@ from weft.declare.tool import (
 )
 from weft.diagnostics import Origin, report
 from weft.errors import DeclarationError, describe_kind
-from weft.misuse import explain_mistakes, find_near
+from weft.misuse import explain_mistakes, suggest_names
 from weft.tools.remote import (
     CONTEXT_PARAMETER,
     LARGEST_MEDIA,
@@ -51,6 +51,7 @@ from weft.tools.remote import (
     drop_repeated,
     guard_tool,
     make_name,
+    named_tools,
     tools_known_from,
 )
 from weft.values import Json, JsonObject, compact
@@ -311,14 +312,12 @@ class MCP:
                 f"`{self.label}` lists {', '.join(twice[:5])} twice; the first of each is offered",
                 "mend the server",
             )
-        asked = [("only", one) for one in self.only or ()] + [
-            ("guards", one) for one in self.guards
-        ]
+        asked = named_tools(self.only, self.guards)
         for option, missing in dict.fromkeys(one for one in asked if one[1] not in names):
-            near = find_near(missing, names, cutoff=0.6)
             yield (
                 f"`{self.label}` has no tool {missing!r}, which {option}= names",
-                f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names[:20])}",
+                suggest_names(missing, names, most=1, quote="'")
+                or f"it has: {', '.join(names[:20])}",
             )
 
     def _restore(self, tool: Tool, context: "ReadonlyContext[object]") -> Tool:
@@ -559,10 +558,12 @@ def read_servers(path: Path, names: Sequence[str] = ()) -> list[MCP]:
     servers = cast("dict[str, object]", declared_servers)
     for name in names:
         if name not in servers:
-            near = find_near(name, servers, cutoff=0.6)
-            known = ", ".join(servers)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has: {known}"
-            raise DeclarationError(f"it has no server {name!r}", where=where, hint=hint)
+            near = suggest_names(name, servers, most=1, quote="'")
+            raise DeclarationError(
+                f"it has no server {name!r}",
+                where=where,
+                hint=near or f"it has: {', '.join(servers)}",
+            )
     wanted = names or [*servers]
     declared_ones = (_read_server(name, servers[name], f"{where}: {name}") for name in wanted)
     return [one for one in declared_ones if one is not None]

@@ -6,7 +6,7 @@ open, such as the address of the service or the keys for it, is given with the d
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import count
@@ -29,7 +29,7 @@ from weft.declare.tool import (
 from weft.diagnostics import Origin, report
 from weft.dialects.wire import object_at
 from weft.errors import DeclarationError, describe_kind
-from weft.misuse import explain_mistakes, find_near, join_few
+from weft.misuse import explain_mistakes, join_few, suggest_names
 from weft.tools.remote import (
     LARGEST_TOOL,
     ArgumentPlace,
@@ -42,6 +42,7 @@ from weft.tools.remote import (
     drop_repeated,
     guard_tool,
     make_name,
+    named_tools,
 )
 from weft.values import Json, JsonObject, compact
 
@@ -104,28 +105,11 @@ class OpenAPI:
         known = self._schemes
         for scheme in self.auth:
             if scheme not in known:
-                near = find_near(scheme, known, cutoff=0.6)
-                raise DeclarationError(
-                    f"the document has no security scheme {scheme!r}",
-                    where=f"{where}.auth",
-                    hint=f"did you mean {near[0]!r}?"
-                    if near
-                    else f"it has: {join_few(known) or 'none'}",
-                )
+                raise _unknown_name(f"security scheme {scheme!r}", scheme, known, f"{where}.auth")
         names = [one.id for one in self._operations]
-        named = [("only", one) for one in self.only or ()] + [
-            ("guards", one) for one in self.guards
-        ]
-        for option, wanted in named:
+        for option, wanted in named_tools(self.only, self.guards):
             if wanted not in names and wanted not in dict(self._problems):
-                near = find_near(wanted, names, cutoff=0.6)
-                raise DeclarationError(
-                    f"the document has no operation {wanted!r}",
-                    where=f"{where}.{option}",
-                    hint=f"did you mean {near[0]!r}?"
-                    if near
-                    else f"it has: {join_few(names) or 'none'}",
-                )
+                raise _unknown_name(f"operation {wanted!r}", wanted, names, f"{where}.{option}")
         _ = self._address
 
     @property
@@ -250,6 +234,16 @@ class OpenAPI:
             seconds=self.seconds,
             largest=self.largest,
         )
+
+
+def _unknown_name(what: str, name: str, known: Iterable[str], where: str) -> DeclarationError:
+    """The error for a name that the document does not have, with those that it has."""
+    near = suggest_names(name, known, most=1, quote="'")
+    return DeclarationError(
+        f"the document has no {what}",
+        where=where,
+        hint=near or f"it has: {join_few(known) or 'none'}",
+    )
 
 
 # --- documents

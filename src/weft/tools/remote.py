@@ -9,7 +9,7 @@ import msgspec
 
 from weft.declare.tool import NAME, Effect, Tool
 from weft.errors import DeclarationError, describe_kind
-from weft.misuse import find_near
+from weft.misuse import suggest_names
 from weft.tokens import counter_for
 from weft.values import JsonObject, compact
 
@@ -89,11 +89,9 @@ def check_guards(guards: Guards, effect: Effect | None, where: str) -> None:
             raise DeclarationError(f"the guard of {name!r} {words}", where=at, hint=hint)
         for word in guard:
             if word not in _GUARDS:
-                near = find_near(str(word), _GUARDS, cutoff=0.6)
+                near = suggest_names(str(word), _GUARDS, most=1)
                 raise DeclarationError(
-                    f"`{word}` is not a guard",
-                    where=at,
-                    hint=f"did you mean `{near[0]}`?" if near else f"write {', '.join(_GUARDS)}",
+                    f"`{word}` is not a guard", where=at, hint=near or f"write {', '.join(_GUARDS)}"
                 )
         if effect == "pure" and _is_sink(guard):
             raise DeclarationError(
@@ -101,6 +99,11 @@ def check_guards(guards: Guards, effect: Effect | None, where: str) -> None:
                 where=at,
                 hint="leave one of them out",
             )
+
+
+def named_tools(only: Iterable[str] | None, guards: Guards) -> list[tuple[str, str]]:
+    """The tools that the options of a server name, each after its option."""
+    return [*(("only", one) for one in only or ()), *(("guards", one) for one in guards)]
 
 
 def guard_tool(tool: Tool, guards: Guards) -> Tool:

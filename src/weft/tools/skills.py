@@ -20,7 +20,7 @@ from weft.declare.context import ToolContext
 from weft.declare.tool import Tool, ToolListing, ToolSource, check_names, tool
 from weft.diagnostics import Origin, report
 from weft.errors import DeclarationError
-from weft.misuse import explain_mistakes, find_near, join_few
+from weft.misuse import explain_mistakes, join_few, suggest_names
 from weft.values import Json, JsonObject
 
 
@@ -99,11 +99,11 @@ class Skills:
         names = [*self._skills]
         for wanted in self.only or ():
             if wanted not in names:
-                near = find_near(wanted, names, cutoff=0.6)
+                near = suggest_names(wanted, names, most=1, quote="'")
                 raise DeclarationError(
                     f"there is no skill {wanted!r}",
                     where=where,
-                    hint=f"did you mean {near[0]!r}?" if near else f"there are: {join_few(names)}",
+                    hint=near or f"there are: {join_few(names)}",
                 )
 
     @cached_property

@@ -7,7 +7,7 @@ from weft.declare import Agent, Flow, Tool, agents_of
 from weft.declare.policy_parts import Hide
 from weft.declare.return_fields import find_unknown_fields, read_return_fields
 from weft.diagnostics import Diagnostic, Origin, Severity, report
-from weft.misuse import find_near
+from weft.misuse import suggest_names
 
 
 def untrusted_reaches_sink(record: WalkRecord) -> Iterator[Diagnostic]:
@@ -75,13 +75,12 @@ def source_of_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
                                 f"it has: {', '.join(sorted(read_return_fields(function).names))}",
                             )
                         continue
-                    near = find_near(name, known, cutoff=0.6)
                     yield report(
                         "WEFT615",
                         Origin("tool", tool.name, agent.name),
                         f"`{argument}` may be vouched for by {source}, and no agent has a tool"
                         f" {name}",
-                        f"did you mean `{near[0]}`?" if near else "name a tool of the program",
+                        suggest_names(name, known, most=1) or "name a tool of the program",
                     )
 
 

@@ -464,14 +464,15 @@ def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
             bare = name.removeprefix("user:")
             if bare in names:
                 continue
-            near = find_near(bare, [one for one in names if _differs(one, bare)], cutoff=0.65)
+            known = [one for one in names if _differs(one, bare)]
+            near = suggest_names(bare, known, most=1, cutoff=0.65)
             if near:
                 yield report(
                     "WEFT115",
                     place,
                     f"the artifact `{name}` is read here, and nothing saves it; what is saved:"
                     f" {', '.join(sorted(names))}",
-                    f"did you mean `{near[0]}`?",
+                    near,
                 )
 
 

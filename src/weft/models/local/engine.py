@@ -22,7 +22,7 @@ import msgspec
 
 from weft.compiler.caching import common
 from weft.dialects import CHAT, dialect_named
-from weft.dialects.wire import object_in, objects_in, text_at
+from weft.dialects.wire import drop_fields, object_in, objects_in, text_at
 from weft.errors import ModelError
 from weft.ir import Prompt
 from weft.values import Json, JsonObject
@@ -366,8 +366,7 @@ class TokenTrace:
             )
         if not self._hidden:
             return piece
-        bare: JsonObject = {key: value for key, value in choice.items() if key != "logprobs"}
-        return {**piece, "choices": [bare]}
+        return {**piece, "choices": [drop_fields(choice, "logprobs")]}
 
     def _whole(self, token: Json, text: str) -> tuple[int, ...]:
         """A token, with the ones before it that the engine held back until a letter was whole."""

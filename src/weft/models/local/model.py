@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.dialects import lift, stream_of
-from weft.dialects.wire import object_at, objects_in, text_in
+from weft.dialects.wire import drop_fields, object_at, objects_in, text_in
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
 from weft.models.local.engine import (
@@ -347,7 +347,7 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> ChatReque
     base: JsonObject = {
         "temperature": 0,
         "max_tokens": limit,
-        **{key: value for key, value in wire.items() if key != "model"},
+        **drop_fields(wire, "model"),
         "stream": True,
         "stream_options": {"include_usage": True},
         # pieces come while the request is still read, so it can be stopped then
@@ -359,7 +359,7 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> ChatReque
     if takes_tools:
         return ChatRequest(_bounded_format(base), _names(tools))
     messages = objects_in(wire.get("messages"))
-    body: JsonObject = {key: value for key, value in base.items() if key not in _CALL_FIELDS}
+    body = drop_fields(base, *_CALL_FIELDS)
     body["messages"] = _plain(messages, tools)
     allowed, may_reply = _allowed_tools(wire.get("tool_choice"), tools)
     if allowed:
