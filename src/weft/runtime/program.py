@@ -518,7 +518,7 @@ def plugin_methods(plugins: Iterable[object], moment: str) -> tuple[Callback, ..
 
 
 def check_plugins(plugins: object) -> tuple[object, ...]:
-    """The plugins, each known to have something to say; a misspelled method is code_refusal."""
+    """The plugins, each known to have something to say; a misspelled method is refused."""
     if isinstance(plugins, (str, bytes)) or not isinstance(plugins, Iterable):
         raise DeclarationError(
             f"plugins is {describe_kind(plugins)}", where="plugins", hint="pass a list"
