@@ -290,14 +290,15 @@ WITHOUT: dict[str, RankWeights] = {
     "without words of the best hits": replace(WEIGHTS, leads=0.0),
     "without speakers": replace(WEIGHTS, spoken=1.0),
     "without words that begin alike": replace(WEIGHTS, alike=0.0),
-    "none of them": RankWeights(beside=(), leads=0.0, spoken=1.0, alike=0.0, echo=0.0),
+    "none of them": RankWeights(beside=(), leads=0.0, spoken=1.0, alike=0.0, echo=0.0, telling=0.0),
 }
 
 CHOICES = [
-    replace(WEIGHTS, spoken=spoken, leads=leads, beside=WEIGHTS.beside[:steps])
+    replace(WEIGHTS, spoken=spoken, leads=leads, beside=WEIGHTS.beside[:steps], telling=telling)
     for spoken in (1.0, 1.5, 2.0, 3.0)
     for leads in (0.0, 0.3)
     for steps in (2, 3)
+    for telling in (0.0, 0.3)
 ]
 """What is chosen from for a dialogue by the others."""
 
@@ -317,15 +318,19 @@ def ablate(talks: list[Dialogue], budgets: list[int]) -> None:
         if scorer == "embedding":
             rows["without an echo of the nearest"] = replace(WEIGHTS, echo=0.0)
             rows["without meaning"] = replace(WEIGHTS, meant=0.0, echo=0.0)
+        else:
+            rows["without rare words counting more"] = replace(WEIGHTS, telling=0.0)
         for name, weights in rows.items():
             _tell(scorer, name, [trials.of(weights, talk) for talk in talks])
         if len(talks) > MANY:
             continue
+        # only a search by words asks how much a text tells
+        choices = [one for one in CHOICES if scorer == "bm25" or one.telling]
         chosen: list[Outcome] = []
         for talk in talks:
             others = [one for one in talks if one is not talk]
-            means = [_mean([trials.of(weights, one) for one in others]) for weights in CHOICES]
-            chosen.append(trials.of(CHOICES[means.index(max(means))], talk))
+            means = [_mean([trials.of(weights, one) for one in others]) for weights in choices]
+            chosen.append(trials.of(choices[means.index(max(means))], talk))
         _tell(scorer, "left out: chosen on the other dialogues", chosen)
 
 

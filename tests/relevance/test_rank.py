@@ -6,8 +6,11 @@ from itertools import accumulate
 
 import pytest
 
+from tests.support.linear import calls
 from weft.relevance import Index, rank, search
 from weft.relevance import index as reading
+from weft.relevance.index import all_of
+from weft.relevance.rank import tell_apart
 
 TALK = [
     "I moved to Oslo in spring.",
@@ -62,6 +65,32 @@ def test_the_words_of_the_best_lead_to_texts_that_share_none_with_the_query() ->
     ]
     scores = rank("What does Melanie do?", texts)
     assert scores[9] > max(scores[12:])
+
+
+def test_of_two_neighbours_the_one_that_tells_more_is_better() -> None:
+    thanks = [f"Thanks, that helps, number {number}." for number in range(8)]
+    told = ["Thanks, that helps a lot.", "The harbour?", "Copper kettles whistle softly."]
+    said = ["The blue harbour.", *thanks, "Cold.", *told, *thanks]
+    turned = [*said]
+    turned[10], turned[12] = said[12], said[10]
+    # after a hit counts more than before it, so each place is held against itself
+    assert rank("harbour", said)[12] > 1.1 * rank("harbour", turned)[12]
+    assert rank("harbour", turned)[10] > 1.1 * rank("harbour", said)[10]
+
+
+def test_what_is_said_again_tells_as_much_as_before() -> None:
+    texts = ["A copper kettle.", "Other talk.", "More talk.", "A copper kettle."]
+    first, again = tell_apart(all_of(Index(texts)), (0, 3), 0.3)
+    assert first == again
+
+
+def test_how_much_a_very_long_text_tells_is_seen_from_its_first_words() -> None:
+    def work(length: int) -> int:
+        long = [f"kettle {' '.join(f'w{n}q{m}' for m in range(length))}" for n in range(20)]
+        index = Index(long)
+        return calls(lambda: list(tell_apart(all_of(index), range(20), 0.3)))
+
+    assert work(4_000) < 1.1 * work(400)
 
 
 def test_nothing_in_common_is_0() -> None:

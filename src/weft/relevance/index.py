@@ -46,6 +46,8 @@ class RankWeights(msgspec.Struct, frozen=True):
     """What it counts to be one standard deviation nearer in meaning than usual."""
     echo: float = 0.3
     """What the texts nearest in meaning count as a part of the query, once they are known."""
+    telling: float = 0.3
+    """The power of how rare the words of a text are, where words alone are looked for."""
 
 
 WEIGHTS = RankWeights()
@@ -193,8 +195,13 @@ class SearchScope:
 
     def holding(self, word: str) -> int:
         """How many texts have the word."""
-        count = bisect_left(self.index.holders(word), self.length) + len(self.more.holders(word))
-        return count - sum(word in self.counts(number) for number in self.without)
+        count = bisect_left(self.index.holders(word), self.length)
+        # the usual case: nothing more, and nothing left out
+        if self.more.texts:
+            count += len(self.more.holders(word))
+        if self.without:
+            count -= sum(word in self.counts(number) for number in self.without)
+        return count
 
     def exactly(self, word: str, weight: float = 1.0) -> Term:
         """The texts that have the word."""
@@ -237,9 +244,9 @@ def all_of(index: Index) -> SearchScope:
     return SearchScope(index, len(index), Index())
 
 
-def rarity(scope: SearchScope, holders: int) -> float:
-    """How much a word tells if `holders` of the texts have it."""
-    return math.log(1 + (scope.searched - holders + 0.5) / (holders + 0.5))
+def rarity(searched: int, holders: int) -> float:
+    """How much a word tells if `holders` of the texts that are searched have it."""
+    return math.log(1 + (searched - holders + 0.5) / (holders + 0.5))
 
 
 def match(scope: SearchScope, terms: Iterable[Term]) -> list[float]:
@@ -253,10 +260,10 @@ def match(scope: SearchScope, terms: Iterable[Term]) -> list[float]:
 def weigh(scope: SearchScope, terms: Iterable[Term]) -> dict[int, float]:
     """As `match`, for those that have anything in common with it."""
     scores: dict[int, float] = {}
-    usual, sizes = scope.usual, scope.sizes
+    usual, sizes, searched = scope.usual, scope.sizes, scope.searched
     base, slope = SATURATION * (1 - LENGTH), SATURATION * LENGTH / usual
     for term in terms:
-        gain = term.weight * rarity(scope, term.holders) * (1 + SATURATION)
+        gain = term.weight * rarity(searched, term.holders) * (1 + SATURATION)
         for number, often in zip(term.texts, term.times, strict=True):
             value = gain * often / (often + base + slope * sizes[number])
             scores[number] = scores.get(number, 0.0) + value

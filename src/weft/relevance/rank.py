@@ -1,9 +1,10 @@
 """How well texts of one conversation fit a query, from 0 to 1.
 
-Four things are known of a conversation that plain BM25 does not use. What was said next to a
+Five things are known of a conversation that plain BM25 does not use. What was said next to a
 hit belongs to it: the question before an answer, the answer after a question. What the best
 hits talk about, names above all, leads to others that share no word with the query. A query
-that names one of the speakers is about that person. And people say one thing in different
+that names one of the speakers is about that person. What has rare words tells more than small
+talk does. And people say one thing in different
 words, which vectors see, where they are installed.
 
 What a search costs depends on how many texts have the words that are looked for. Of a word that
@@ -13,9 +14,10 @@ conversation costs little more than a short one.
 
 import functools
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from weft.late import late_pattern
@@ -41,6 +43,9 @@ _BEST, _LED = 10, 20
 """How many of the best hits lead on, and how many of their words are looked for as well."""
 
 _LONGEST_NAME = 3
+
+_WEIGHED, _LOOKED = 128, 64
+"""How many of the best hits are looked at for how rare their words are, and how many words."""
 
 
 def rank(query: str, texts: Sequence[str], *, scorer: Scorer = "bm25") -> list[float]:
@@ -125,6 +130,8 @@ def find_hits(
         for number, score in scores.items():
             if is_meant(scope.speakers(number)):
                 scores[number] = score * weights.spoken
+    if weights.telling:
+        scores = _prefer_telling(scope, scores, weights.telling)
     best = max(scores.values(), default=0.0)
     ranked = _newest_best(scores, len(scores) if top is None else top)
     shares = {number: round(score / best, 4) for score, number in ranked}
@@ -163,7 +170,10 @@ def _leading_words(
         for word, often in scope.counts(number).items():
             if word not in asked:
                 gathered[word] = gathered.get(word, 0.0) + share * often
-    worths = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
+    searched = scope.searched
+    worths = {
+        word: worth * rarity(searched, scope.holding(word)) for word, worth in gathered.items()
+    }
     chosen = sorted(worths, key=lambda word: (-worths[word], word))[:_LED]
     return [(word, best * worths[word] / worths[chosen[0]]) for word in chosen]
 
@@ -198,6 +208,33 @@ def _offsets(beside: tuple[tuple[float, float], ...]) -> list[tuple[int, float]]
         for place, (after, before) in enumerate(beside, 1)
         for far, worth in ((place, after), (-place, before))
     ]
+
+
+def _prefer_telling(scope: SearchScope, scores: dict[int, float], power: float) -> dict[int, float]:
+    """The scores by how much the texts tell; below the best hits, as if they told the least."""
+    best = [number for _, number in _newest_best(scores, _WEIGHED)]
+    shares = [*tell_apart(scope, best, power)]
+    least = min(shares, default=1.0)
+    weighed = {number: score * least for number, score in scores.items()}
+    weighed.update(
+        (number, scores[number] * share) for number, share in zip(best, shares, strict=True)
+    )
+    return weighed
+
+
+def tell_apart(scope: SearchScope, numbers: Iterable[int], power: float) -> Iterator[float]:
+    """What texts count by how rare their words are: small talk has the words that all have."""
+    rare: dict[str, float] = {}
+    searched = scope.searched
+    for number in numbers:
+        counts = scope.counts(number)
+        looked = [*islice(counts, _LOOKED)]
+        for word in looked:
+            if word not in rare:
+                rare[word] = rarity(searched, scope.holding(word))
+        worth = math.fsum(map(rare.__getitem__, looked)) * len(counts) / max(1, len(looked))
+        # a little more, so that a text of one word or none is not all or nothing
+        yield ((worth + 1) / (scope.size(number) + 6)) ** power
 
 
 _TELLING = late_pattern(
