@@ -494,19 +494,57 @@ def kimi_code(talk: list[Said]) -> list[Json]:
     return rows
 
 
+def crush(talk: list[Said]) -> list[Json]:
+    messages: list[Json] = []
+    for at, one in enumerate(talk):
+        part: JsonObject = {"type": "text", "text": one.text}
+        role = "user" if one.who == "user" else "assistant"
+        if one.who == "call":
+            used = {"id": one.id, "name": "look", "input": json.dumps({"q": one.text})}
+            part = {"type": "tool_call", **used}
+        elif one.who == "result":
+            role, part = "tool", {"type": "tool_result", "tool_call_id": one.id}
+            part |= {"name": "look", "content": one.text, "is_error": False}
+        messages.append({"role": role, "parts": [part], "model": MODEL, "created_at": float(at)})
+    return messages
+
+
+def gemini_stream(talk: list[Said]) -> list[Json]:
+    rows: list[Json] = [{"type": "init", "timestamp": TIME, "session_id": "s", "model": MODEL}]
+    for one in talk:
+        role = "user" if one.who == "user" else "assistant"
+        row: JsonObject = {"type": "message", "role": role, "content": one.text}
+        if one.who == "call":
+            row = {"type": "tool_use", "tool_id": one.id, "tool_name": "look"}
+            row["parameters"] = {"q": one.text}
+        elif one.who == "result":
+            row = {"type": "tool_result", "tool_id": one.id, "status": "success"}
+            row["output"] = one.text
+        rows.append({**row, "timestamp": TIME})
+    return rows
+
+
+def benchmark(talk: list[Said]) -> JsonObject:
+    """A run with its score, under names that no format has."""
+    return {"task_id": 3, "reward": 1.0, "traj": [*map(chat, talk)]}
+
+
 MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "agent-framework": agent_framework,
     "ai-sdk": ai_sdk,
     "atif": atif,
     "autogen": autogen,
+    "benchmark": benchmark,
     "braintrust": braintrust,
     "chat run": chat_run,
     "chatgpt": chatgpt,
     "cline": cline,
     "copilot-cli": copilot,
+    "crush": crush,
     "cursor": cursor,
     "droid": droid,
     "gemini-cli": gemini_cli,
+    "gemini-cli stream": gemini_stream,
     "gen-ai": gen_ai,
     "gen-ai events": gen_ai_events,
     "goose": goose,

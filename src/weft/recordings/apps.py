@@ -561,7 +561,7 @@ def is_kimi_code(row: JsonObject) -> bool:
 
 _KIMI_CODE = (
     "context.append_message", "context.append_loop_event", "profile.bind", "llm.tools_snapshot",
-    "runtime.set_binding",
+    "runtime.set_binding", "config.update", "tools.set_active_tools", "turn.prompt", "llm.request",
 )  # fmt: skip
 
 
@@ -623,7 +623,7 @@ class _KimiLog:
         elif kind == "context.undo":
             self.flush()
             self._take_back(row.get("count"), line.where)
-        elif kind == "profile.bind":
+        elif kind in ("profile.bind", "config.update") and "systemPrompt" in row:
             self.transcript.system = [text_at(row, "systemPrompt")]
         elif kind == "llm.tools_snapshot":
             declared: list[Json] = [

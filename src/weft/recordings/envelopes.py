@@ -483,6 +483,26 @@ def open_page(raw: JsonObject, is_document: Callable[[JsonObject], bool]) -> Ope
     return opened if listed and all(map(is_document, listed)) else None
 
 
+def open_fields(
+    raw: JsonObject,
+    is_document: Callable[[JsonObject], bool],
+    is_talk: Callable[[list[Json]], bool],
+) -> dict[str, Json]:
+    """What is recorded in an object that no format knows, by its field.
+
+    Benchmarks and scripts keep a conversation, or a list of them, under names of their own.
+    """
+    recorded: dict[str, Json] = {}
+    for name, value in raw.items():
+        if isinstance(value, list) and is_talk(value):
+            recorded[name] = {"messages": value}
+        elif isinstance(value, dict | list):
+            inside = objects_in([value] if isinstance(value, dict) else value)
+            if inside and all(map(is_document, inside)):
+                recorded[name] = value
+    return recorded
+
+
 def open_states(values: Sequence[JsonObject]) -> Opened | None:
     """The last of the states of each conversation: those before it are the same, cut short."""
     states = [object_in(one.get("values")).get("messages") for one in values]

@@ -53,12 +53,14 @@ from weft.recordings.apps import (
 from weft.recordings.chats import (
     is_cline,
     is_cline_session,
+    is_crush,
     is_cursor,
     is_droid,
     is_goose,
     is_goose_session,
     read_cline,
     read_cline_session,
+    read_crush,
     read_cursor,
     read_droid,
     read_goose,
@@ -88,7 +90,7 @@ from weft.recordings.containers import (
     split_values,
 )
 from weft.recordings.databases import SQLITE, read_database
-from weft.recordings.envelopes import open_envelope, open_page, open_states
+from weft.recordings.envelopes import open_envelope, open_fields, open_page, open_states
 from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.frameworks import (
     is_langgraph_update,
@@ -137,6 +139,7 @@ from weft.recordings.runs import (
     is_autogen,
     is_copilot,
     is_gemini_lines,
+    is_gemini_stream,
     is_openhands,
     is_pi,
     is_qwen,
@@ -145,6 +148,7 @@ from weft.recordings.runs import (
     read_autogen,
     read_copilot,
     read_gemini_lines,
+    read_gemini_stream,
     read_openhands,
     read_pi,
     read_qwen,
@@ -159,6 +163,7 @@ from weft.recordings.spans import (
     graph_of_span,
     has_words,
     is_spans,
+    kind_of_span,
     list_spans,
     row_of_span,
 )
@@ -1128,7 +1133,7 @@ class _Values:
             raise SessionError("there is no recording in it", where=where, hint=FORMS)
         objects = [one for one in value if isinstance(one, dict)]
         documents = any(map(_is_document, objects)) or all(isinstance(one, list) for one in value)
-        if documents:
+        if documents or self._is_list_of_unknown(objects):
             states = open_states(objects) if len(objects) == len(value) else None
             if states is not None:
                 for what, place in states.omitted:
@@ -1157,6 +1162,12 @@ class _Values:
             recordings = [self._list(value, id if not single else self.stem, where)]
             placed = [(f"{where}: messages[{at}]", one) for at, one in enumerate(value)]
         yield from self._account(placed, recordings, where)
+
+    def _is_list_of_unknown(self, objects: list[JsonObject]) -> bool:
+        """Whether objects that no format knows hold recordings in their fields."""
+        if self.format is not None or _line_format_of(objects, None) or _format_of(objects, None):
+            return False
+        return any(open_fields(one, _is_document, _is_talk) for one in objects)
 
     def _list(self, messages: list[Json], id: str, where: str) -> Recording:
         """A list of messages in the format it has, or in the one that was named."""
@@ -1232,7 +1243,8 @@ class _Values:
             yield recording._replace(aside=(*recording.aside, *beside))
             return
         if not isinstance(messages, list):
-            raise _unknown([raw], where)
+            yield from self._fields(raw, id, where)
+            return
         if not messages:
             raise SessionError("there is no message in it", where=where, hint=FORMS)
         if own is not None and own.name == CHAT:
@@ -1251,6 +1263,20 @@ class _Values:
             fields += find_other_fields(raw, _ENVELOPE, "request", where)
         yield recording._replace(aside=(*recording.aside, *fields))
 
+    def _fields(self, raw: JsonObject, id: str, where: str) -> Iterator[Recording]:
+        """The recordings in the fields of an object that no format knows; others are named."""
+        fields = open_fields(raw, _is_document, _is_talk) if self.format is None else {}
+        if not fields:
+            raise _unknown([raw], where)
+        asides = [*find_other_fields(raw, fields, f"`{next(iter(fields))}`", where)]
+        for name, value in fields.items():
+            label = id if len(fields) == 1 else f"{id}/{name}"
+            # a field's own messages are counted where they stand
+            place = f"{where}: {name}"
+            for recording in self.read(value, label, place, single=False):
+                yield recording._replace(aside=(*recording.aside, *asides))
+                asides = []
+
     def _document(self, raw: JsonObject, where: str) -> Document | None:
         """The form of an object that tells what it is, if no other was named."""
         if self.format is None:
@@ -1266,17 +1292,28 @@ class _Values:
         return wanted
 
     def _spans(self, raw: JsonObject, id: str, where: str) -> Iterator[Recording]:
-        """The calls of models in spans; other spans are named, and tools must have been called."""
-        for number, span in enumerate(list_spans(raw), 1):
+        """The calls of models in spans; other spans are named, and tools must have been called.
+
+        A span of a library may stand around that of the client which it calls: the call in it is
+        read. It ends later, and so may come in a later part of the file.
+        """
+        spans = list_spans(raw)
+        models = {span.id for span in spans if kind_of_span(span) == "model"}
+        inner = (span for span in spans if span.id in models and span.parent in models)
+        self.repeated |= {span.parent for span in inner if has_words(row_of_span(span)[2])}
+        for number, span in enumerate(spans, 1):
             place = f"{where}: span {span.id or number}"
             flavour, kind, row = row_of_span(span)
             self.agents[span.id] = (agent_of_span(span), span.parent)
             graph = graph_of_span(span)
             if graph is not None:
                 self.graphs[span.id] = graph
-            if kind == "model" and not has_words(row):
+            if kind == "model" and span.id and span.id in self.repeated:
+                self.skipped.add("span around a call", "the call in it is read", place)
+            elif kind == "model" and not has_words(row):
                 self.skipped.add("call of a model", NOT_CAPTURED, place)
             elif kind == "model":
+                self.repeated.add(span.parent)
                 whole = self._call_of_row(row, id, place, flavour)
                 # each by itself: what is joined later has the words of only one of two requests
                 yield from self._account([(place, expand_span(span))], [whole], place)
@@ -1468,6 +1505,16 @@ def _is_document(row: JsonObject) -> bool:
     )
 
 
+def _is_talk(value: list[Json]) -> bool:
+    """Whether a list is of messages, and somebody answers in it."""
+    messages = [one for one in value if isinstance(one, dict)]
+    answers = any(
+        one.get("role") in ("assistant", "model") or one.get("type") in ("ai", "AIMessage")
+        for one in messages
+    )
+    return answers and len(messages) == len(value) and _format_of(messages, None) is not None
+
+
 # --- shapes of lists
 
 _LANGCHAIN = (
@@ -1579,6 +1626,7 @@ LIST_FORMATS = (
     Format("cline", is_cline, read_cline, "the messages of a task of Cline or Roo Code"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
     Format("opencode", is_opencode, read_opencode, "what `opencode export` writes"),
+    Format("crush", is_crush, read_crush, "Crush's database"),
     Format("vercel", is_vercel, read_vercel, "model messages or UI messages of the AI SDK"),
     Format("bedrock", is_bedrock, _read_converse, "messages of Converse, or a request"),
     Format("gemini", _is_gemini, _provider("gemini"), "contents with parts, or a request"),
@@ -1641,6 +1689,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("kimi-cli", is_kimi_wire, 3, read_kimi_wire),
     LineFormat("kimi-code", is_kimi_code, 6, read_kimi_code),
     LineFormat("gemini-cli", is_gemini_lines, 3, read_gemini_lines),
+    LineFormat("gemini-cli", is_gemini_stream, 3, read_gemini_stream),
     LineFormat("openhands", is_openhands, 3, read_openhands),
     LineFormat("codex", is_codex_stream, 3, read_codex_stream),
     LineFormat("opencode", is_opencode_stream, 3, read_opencode_stream),

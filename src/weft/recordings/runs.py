@@ -191,6 +191,82 @@ def read_gemini_lines(
         )
 
 
+def is_gemini_stream(row: JsonObject) -> bool:
+    """Whether a line is one that `gemini --output-format stream-json` prints."""
+    if row.get("type") == "init":
+        return "session_id" in row and "model" in row and "subtype" not in row
+    return row.get("type") in ("tool_use", "tool_result") and "tool_id" in row
+
+
+def read_gemini_stream(
+    lines: Sequence[TranscriptLine], name: str, where: str
+) -> Iterator[Recording]:
+    """What was said and done, run by run: a file may have several, one after the other."""
+    runs: list[list[TranscriptLine]] = [[]]
+    for line in lines:
+        ended = runs[-1] and text_at(runs[-1][-1].value, "type") == "result"
+        begins = text_at(line.value, "type") == "init"
+        if ended or (begins and any(text_at(one.value, "type") == "init" for one in runs[-1])):
+            runs.append([])
+        runs[-1].append(line)
+    for run in runs:
+        yield _read_gemini_run(run, name, where)
+
+
+def _read_gemini_run(lines: Sequence[TranscriptLine], name: str, where: str) -> Recording:
+    """One run. The pieces of a text and the calls after it are one answer."""
+    transcript = Transcript(where, format="gemini-cli", provider="gemini")
+    id, model = name, ""
+    text, calls = "", list[Part]()
+    time: float | None = None
+
+    def end_answer() -> None:
+        nonlocal text, calls
+        words = [text_part(text)] if text else []
+        if words or calls:
+            transcript.answer([*words, *calls], time=time, model=model)
+        text, calls = "", []
+
+    for line in lines:
+        row, kind = line.value, text_at(line.value, "type")
+        if kind == "message" and row.get("role") == "assistant":
+            if calls:
+                end_answer()
+            text += text_at(row, "content")
+        elif kind == "tool_use":
+            arguments, name_of_tool = object_in(row.get("parameters")), text_at(row, "tool_name")
+            calls.append(call_part(name_of_tool, arguments, id=text_at(row, "tool_id")))
+        else:
+            end_answer()
+        transcript.place, time = line.where, seconds(row.get("timestamp"))
+        if kind == "init":
+            id, model = text_at(row, "session_id") or id, text_at(row, "model")
+        elif kind == "message" and row.get("role") == "user":
+            transcript.user(_texts(row.get("content")), time=time)
+        elif kind == "tool_result":
+            failed = row.get("status") == "error"
+            returned = row.get("output") or object_in(row.get("error")).get("message") or ""
+            call_id = text_at(row, "tool_id")
+            transcript.results([_result(call_id, "", returned, failed=failed)], time=time)
+        elif kind == "result":
+            _note_result(transcript, row)
+        elif kind not in ("message", "tool_use"):
+            transcript.leave_out(f"line `{kind}`", "a notice for display", line.where)
+    end_answer()
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _note_result(transcript: Transcript, row: JsonObject) -> None:
+    """What a run ended with: its error, and what was counted of all of it."""
+    failure, stats = object_in(row.get("error")), object_in(row.get("stats"))
+    if failure:
+        transcript.put_aside("end of the run", text_at(failure, "message"), transcript.place)
+    sent, received = stats.get("input_tokens"), stats.get("output_tokens")
+    if isinstance(sent, int) and isinstance(received, int):
+        why = f"of the whole run: {sent:,} sent and {received:,} received, not of each answer"
+        transcript.put_aside("token counts", why, transcript.place)
+
+
 # --- Qwen Code, whose messages are Gemini's in lines of its own
 
 

@@ -1,0 +1,245 @@
+"""Forms that were met in files which people published, each as small as shows it."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.errors import SessionError
+from weft.recordings import Recording, exchanges_of, read_file
+from weft.recordings.read import read_recordings
+
+Value = Any
+"""JSON of a stranger."""
+
+ASKED: list[Value] = [{"role": "user", "content": "Is it open?"}]
+ANSWERED: list[Value] = [*ASKED, {"role": "assistant", "content": "It is open."}]
+
+
+def read(value: Value, name: str = "f.json", *, lenient: bool = False) -> list[Recording]:
+    return [*read_recordings(json.dumps(value).encode(), name=name, lenient=lenient)]
+
+
+def read_lines(*rows: Value) -> list[Recording]:
+    text = "\n".join(map(json.dumps, rows))
+    return [*read_recordings(text.encode(), name="f.jsonl")]
+
+
+def texts(recording: Recording) -> list[str]:
+    return [event.text or "" for event in recording.session.events]
+
+
+def asides(recording: Recording) -> list[str]:
+    return [f"{one.what}: {one.why}" for one in recording.aside]
+
+
+def test_what_gemini_cli_shows_of_a_call_was_not_said() -> None:
+    response = {"id": "k", "name": "activate_skill", "response": {"output": "it is on"}}
+    call = {"id": "k", "name": "activate_skill", "args": {"name": "draw"}, "status": "success",
+            "displayName": "Activate Skill", "description": "Turns a skill on for this task.",
+            "result": [{"functionResponse": response}]}  # fmt: skip
+    answer = {"type": "gemini", "content": "", "toolCalls": [call]}
+    (recording,) = read({"sessionId": "s", "messages": [answer]})
+    assert [event.calls[0].name for event in recording.session.events if event.calls] == [
+        "activate_skill"
+    ]
+
+
+INIT = {"type": "init", "timestamp": "2026-01-01T10:00:00Z", "model": "gemini-3-pro"}
+
+
+def test_what_gemini_cli_prints_is_read_run_by_run() -> None:
+    used = {"type": "tool_use", "tool_name": "ls", "tool_id": "a", "parameters": {}}
+    failed = {"type": "tool_result", "tool_id": "a", "status": "error",
+              "error": {"type": "x", "message": "no such folder"}}  # fmt: skip
+    first, second = read_lines(
+        {"type": "message", "role": "user", "content": "Look around."},
+        {**INIT, "session_id": "one"},
+        {"type": "message", "role": "assistant", "content": "I ", "delta": True},
+        {"type": "message", "role": "assistant", "content": "look.", "delta": True},
+        used,
+        failed,
+        {"type": "result", "status": "success", "stats": {"input_tokens": 70, "output_tokens": 5}},
+        {**INIT, "session_id": "two"},
+        {"type": "message", "role": "user", "content": "Again."},
+    )
+    assert (first.id, second.id, first.model) == ("one", "two", "gemini-3-pro")
+    asked, called, returned = first.session.events
+    assert (asked.text, called.text, called.calls[0].name) == ("Look around.", "I look.", "ls")
+    assert returned.results[0].response == {"error": "no such folder"}
+    assert asides(first) == [
+        "token counts: of the whole run: 70 sent and 5 received, not of each answer"
+    ]
+    assert texts(second) == ["Again."]
+
+
+def test_kimi_code_shows_what_a_call_does_and_keeps_its_system_text_with_the_settings() -> None:
+    def step(**event: Value) -> Value:
+        return {"type": "context.append_loop_event", "event": event, "time": 1_785_000_000_000}
+
+    asked = {"role": "user", "content": [{"type": "text", "text": "Make a plan."}]}
+    (recording,) = read_lines(
+        {"type": "metadata", "protocol_version": "1.4", "created_at": 1},
+        {"type": "config.update", "systemPrompt": "You are an agent."},
+        {"type": "config.update", "modelAlias": "m"},
+        *({"type": "permission.set_mode", "mode": "manual"} for _ in range(6)),
+        {"type": "turn.prompt", "input": asked["content"], "origin": {"kind": "user"}},
+        {"type": "context.append_message", "message": asked},
+        step(type="step.begin", step=1),
+        step(type="tool.call", uuid="k", turnId="0", toolCallId="k", name="EnterPlanMode", args={},
+             description="Requesting to enter plan mode"),
+        step(type="step.end", step=1),
+        step(type="tool.result", toolCallId="k", result={"output": "done"}),
+    )  # fmt: skip
+    assert recording.instructions == {"agent": "You are an agent."}
+    assert [call.name for event in recording.session.events for call in event.calls] == [
+        "EnterPlanMode"
+    ]
+
+
+# --- conversations under names of their own
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"task_id": 1, "reward": 0.5, "traj": ANSWERED},
+        [{"task_id": 1, "reward": 0.5, "traj": ANSWERED}],
+        {"info": {"seed": 3}, "simulations": [{"reward": 0.5, "messages": ANSWERED}]},
+        {"score": 0.5, "run": {"messages": ANSWERED}},
+    ],
+)
+def test_a_conversation_under_a_name_of_its_own_is_read_and_the_rest_is_named(value: Value) -> None:
+    (recording,) = read(value)
+    assert texts(recording) == ["Is it open?", "It is open."]
+    assert any("next to the" in one for one in asides(recording))
+
+
+def test_conversations_by_name_are_recordings_by_name() -> None:
+    first, second = read({"monday": ANSWERED, "tuesday": ANSWERED, "note": "two days"})
+    assert [first.id, second.id] == ["f/monday", "f/tuesday"]
+    assert asides(first) == ["`note` next to the `monday`: it is not part of the conversation"]
+    assert not second.aside
+
+
+def test_messages_that_nobody_answers_are_no_conversation() -> None:
+    with pytest.raises(SessionError, match="an object with cases"):
+        read({"cases": ASKED})
+
+
+# --- spans
+
+
+def span(id: str, parent: str = "", **attributes: Value) -> Value:
+    listed = [{"key": key, "value": {"stringValue": one}} for key, one in attributes.items()]
+    return {"traceId": "t", "spanId": id, "parentSpanId": parent, "name": id, "attributes": listed,
+            "startTimeUnixNano": "1", "endTimeUnixNano": "2"}  # fmt: skip
+
+
+def otlp(*spans: Value) -> Value:
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [*spans]}]}]}
+
+
+LLM = {
+    "openinference.span.kind": "LLM",
+    "llm.model_name": "gpt-4o",
+    "llm.input_messages.0.message.role": "user",
+    "llm.input_messages.0.message.content": "Is it open?",
+    "llm.output_messages.0.message.role": "assistant",
+}
+OUT = "llm.output_messages.0.message"
+
+
+def test_a_call_without_its_id_has_that_of_the_answer_as_it_came_or_of_its_result() -> None:
+    call = "tool_calls.0.tool_call.function.name"
+    came = {
+        "generations": [[{"message": {"kwargs": {"tool_calls": [{"name": "look", "id": "k"}]}}}]]
+    }
+    asking = {**LLM, f"{OUT}.{call}": "look", "output.value": json.dumps(came)}
+    first = "llm.input_messages.1.message"
+    back = "llm.input_messages.2.message"
+    answering = {**LLM, f"{first}.role": "assistant", f"{first}.{call}": "look",
+                 f"{back}.role": "tool", f"{back}.tool_call_id": "k", f"{back}.content": "yes",
+                 f"{OUT}.content": "It is open."}  # fmt: skip
+    (recording,) = read(otlp(span("a", **asking), span("b", **answering)))
+    calls = [call.id for event in recording.session.events for call in event.calls]
+    results = [one for event in recording.session.events for one in event.results]
+    assert (calls, [(one.id, one.name) for one in results]) == (["k"], [("k", "look")])
+    (alone,) = read(otlp(span("a", **{**LLM, f"{OUT}.{call}": "look"})))
+    assert [one.name for event in alone.session.events for one in event.calls] == ["look"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_span_of_a_library_around_that_of_its_client_is_one_call(at_once: bool) -> None:
+    said = {**LLM, f"{OUT}.content": "It is open."}
+    inner, outer = span("inner", "outer", **said), span("outer", **said)
+    (recording,) = read(otlp(inner, outer) if at_once else [otlp(inner), otlp(outer)])
+    assert len(exchanges_of(recording)) == 1
+    assert asides(recording) == ["span around a call: the call in it is read"]
+
+
+# --- Crush's database
+
+
+def crush(path: Path, *messages: tuple[str, str, Value], summary: str = "") -> None:
+    with sqlite3.connect(path) as database:
+        database.executescript(
+            "CREATE TABLE sessions (id, parent_session_id, title, prompt_tokens,"
+            " completion_tokens, cost, created_at, summary_message_id);"
+            "CREATE TABLE messages (id, session_id, role, parts, model, created_at)"
+        )
+        for id, parent in (("main", None), ("k1", "main")):
+            row = (id, parent, "t", 90 if id == "main" else 0, 7, 0.25, 1_780_000_000, summary)
+            database.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        for at, (session, role, parts) in enumerate(messages):
+            row = (f"m{at}", session, role, json.dumps(parts), "qwen3", 1_780_000_000)
+            database.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+def part(kind: str, **data: Value) -> Value:
+    return {"type": kind, "data": data}
+
+
+CRUSH: Sequence[tuple[str, str, Value]] = (
+    ("main", "user", [part("text", text="Find it."), part("finish", reason="stop", time=0)]),
+    ("main", "assistant", [part("finish", reason="error", message="API Error", details="404 x y")]),
+    ("main", "assistant", [
+        part("reasoning", thinking="I ask somebody."),
+        part("tool_call", id="k1", name="agent", input='{"prompt": "Look."}', type="function"),
+        part("finish", reason="tool_use", time=1)]),
+    ("main", "tool", [
+        part("tool_result", tool_call_id="k1", name="", content="It is here.", is_error=False)]),
+    ("main", "assistant", [part("text", text="Here it is."), part("finish", reason="end_turn")]),
+    ("k1", "user", [part("text", text="Look.")]),
+    ("k1", "assistant", [part("text", text="It is here.")]),
+)  # fmt: skip
+
+
+def test_the_database_of_crush_has_its_sessions_and_those_of_its_sub_agents(tmp_path: Path) -> None:
+    crush(tmp_path / "crush.db", *CRUSH)
+    main, helper = read_file(tmp_path / "crush.db")
+    kinds = [[one.kind for one in event.content.parts or ()] for event in main.session.events
+             if event.content is not None]  # fmt: skip
+    assert kinds == [["text"], ["thought", "call"], ["result"], ["text"]]
+    assert (main.format, main.model, main.session.events[2].results[0].name) == (
+        "crush", "qwen3", "agent",
+    )  # fmt: skip
+    assert asides(main) == [
+        "answer: it is an error: API Error: 404 x y",
+        "token counts: of the session: 90 sent and 7 received at the last count, $0.2500 in all,"
+        " not of each answer",
+    ]
+    assert (helper.parent, helper.relation, helper.forked) == ("main", "sub-agent", 1)
+    assert texts(helper) == ["Look.", "It is here."]
+
+
+def test_a_summary_of_crush_takes_the_place_of_what_was_said(tmp_path: Path) -> None:
+    more = ("main", "user", [part("text", text="And now?")])
+    crush(tmp_path / "crush.db", *CRUSH[:5], more, summary="m4")
+    (main,) = read_file(tmp_path / "crush.db")
+    (summed,) = [one.actions.compaction for one in main.session.events if one.actions.compaction]
+    assert summed.compacted_content.parts is not None
+    assert summed.compacted_content.parts[0].text == "Here it is."
