@@ -524,6 +524,25 @@ def gemini_stream(talk: list[Said]) -> list[Json]:
     return rows
 
 
+def gptme(talk: list[Said]) -> list[Json]:
+    head: JsonObject = {"role": "system", "content": "You are gptme.", "timestamp": TIME}
+    messages: list[Json] = [head]
+    for one in talk:
+        message: JsonObject = {"role": "user" if one.who == "user" else "assistant"}
+        message |= {"content": one.text, "timestamp": TIME}
+        if one.who == "call":
+            message["content"] = f"@look({one.id}): {json.dumps({'q': one.text})}"
+        elif one.who == "result":
+            message |= {"role": "system", "call_id": one.id}
+        messages.append(message)
+    return messages
+
+
+def vibe(talk: list[Said]) -> JsonObject:
+    about = {"session_id": "s", "environment": {}, "config": {"active_model": MODEL}}
+    return {"metadata": about, "messages": [*map(chat, talk)]}
+
+
 def benchmark(talk: list[Said]) -> JsonObject:
     """A run with its score, under names that no format has."""
     return {"task_id": 3, "reward": 1.0, "traj": [*map(chat, talk)]}
@@ -548,6 +567,7 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "gen-ai": gen_ai,
     "gen-ai events": gen_ai_events,
     "goose": goose,
+    "gptme": gptme,
     "helicone": helicone,
     "inspect-ai": inspect_ai,
     "kimi-cli": kimi,
@@ -568,5 +588,6 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "roo": roo,
     "sharegpt": sharegpt,
     "swe-agent": swe_agent,
+    "vibe": vibe,
     "weave": weave,
 }

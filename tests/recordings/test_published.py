@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from weft.errors import SessionError
-from weft.recordings import Recording, exchanges_of, read_file
+from weft.recordings import Recording, exchanges_of, files_in, read_file, read_files
 from weft.recordings.read import read_recordings
 
 Value = Any
@@ -243,3 +243,126 @@ def test_a_summary_of_crush_takes_the_place_of_what_was_said(tmp_path: Path) -> 
     (summed,) = [one.actions.compaction for one in main.session.events if one.actions.compaction]
     assert summed.compacted_content.parts is not None
     assert summed.compacted_content.parts[0].text == "Here it is."
+
+
+# --- gptme
+
+
+TOLD = "Ran command"
+
+
+def test_gptme_writes_calls_among_its_words_and_results_as_the_system() -> None:
+    at = {"timestamp": "2026-01-01T10:00:00"}
+    usage = {"input_tokens": 100, "output_tokens": 20, "cache_read_tokens": 50}
+    facts = {"model": "anthropic/claude-sonnet-4-5", "cost": 0.01, "usage": usage}
+    (recording,) = read_lines(
+        {"role": "system", "content": "You are gptme.", "pinned": True, **at},
+        {"role": "system", "content": "# The folder", **at},
+        {"role": "user", "content": "List the files.", "files": ["/p/a.txt"], **at},
+        {"role": "assistant", "content": 'I look.\n@shell(k1): {"command": "ls {a}"}', **at,
+         "metadata": facts},
+        {"role": "system", "content": "a.txt is there", "call_id": "k1", **at},
+        {"role": "assistant", "content": "```shell\nls -la\n```", **at},
+        {"role": "system", "content": TOLD, **at},
+    )  # fmt: skip
+    assert recording.instructions == {"agent": "You are gptme.\n\n# The folder"}
+    asked, called, returned, more, printed = recording.session.events
+    assert (asked.text, called.text) == ("List the files.", "I look.")
+    assert [(call.id, call.args) for call in called.calls] == [("k1", {"command": "ls {a}"})]
+    assert [(one.name, one.response) for one in returned.results] == [
+        ("shell", {"result": "a.txt is there"})
+    ]
+    assert (more.author, printed.author, printed.text) == ("agent", "user", TOLD)
+    assert called.usage is not None
+    assert (called.usage.prompt_token_count, called.usage.cached_content_token_count) == (150, 50)
+    assert called.provenance.stated_cost == 0.01
+    assert asides(recording) == [
+        "files of a message: the conversation names them, and they are kept elsewhere"
+    ]
+
+
+# --- folders that are one recording
+
+
+ABOUT = {
+    "session_id": "abc",
+    "environment": {"working_directory": "/p"},
+    "system_prompt": {"role": "system", "content": "You are Vibe."},
+    "tools_available": [{"type": "function", "function": {"name": "bash", "parameters": {}}}],
+    "config": {"active_model": "dev", "models": [{"name": "devstral-2", "alias": "dev"}]},
+    "stats": {"session_prompt_tokens": 1200, "session_completion_tokens": 40},
+}
+PICTURE = {"source": {"kind": "file", "path": "x.png"}, "alias": "x", "mime_type": "image/png"}
+
+
+def vibe(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text(json.dumps(ABOUT))
+    asked = {**ASKED[0], "injected": False, "message_id": "m1", "images": [PICTURE]}
+    lines = "\n".join(map(json.dumps, [asked, {**ANSWERED[1], "reasoning_content": "I look up."}]))
+    (folder / "messages.jsonl").write_text(lines)
+    return folder
+
+
+def test_a_session_of_vibe_is_its_messages_and_what_it_was_held_with(tmp_path: Path) -> None:
+    (recording,) = read_files(files_in([vibe(tmp_path / "session_1")]))
+    assert (recording.id, recording.format, recording.model) == ("abc", "vibe", "devstral-2")
+    assert recording.instructions == {"agent": "You are Vibe."}
+    assert [tool.name for tool in recording.tools] == ["bash"]
+    assert texts(recording) == ["Is it open?", "It is open."]
+    assert asides(recording) == [
+        "picture of a message: it is kept in another file",
+        "token counts: of the session: 1,200 sent and 40 received, not of each answer",
+    ]
+    (alone,) = read_files([tmp_path / "session_1" / "messages.jsonl"])
+    assert alone.id == "abc"
+
+
+def test_a_torn_last_line_of_vibe_is_named_and_another_is_an_error(tmp_path: Path) -> None:
+    path = vibe(tmp_path / "session_1") / "messages.jsonl"
+    whole = path.read_text()
+    path.write_text(whole + '\n{"role": "us')
+    (recording,) = read_files([path])
+    assert any(one.startswith("line that cannot be read") for one in asides(recording))
+    path.write_text('{"role": "us\n' + whole)
+    with pytest.raises(SessionError, match=r"messages.jsonl:1"):
+        [*read_files([path])]
+    assert [*read_files([path], lenient=True)]
+
+
+def test_messages_next_to_another_programs_notes_are_a_file_of_their_own(tmp_path: Path) -> None:
+    path = vibe(tmp_path / "session_1") / "messages.jsonl"
+    path.write_text("\n".join(map(json.dumps, ANSWERED)))
+    path.with_name("meta.json").write_text(json.dumps({"title": "x"}))
+    (recording,) = read_files([path])
+    assert recording.format == "openai-chat"
+
+
+def opencode(root: Path) -> Path:
+    def write(name: str, value: Value) -> None:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+
+    for session in ("ses_1", "ses_2"):
+        for at, role in enumerate(("user", "assistant")):
+            id = f"msg_{session}_{at}"
+            info = {"id": id, "sessionID": session, "role": role, "modelID": "big-pickle",
+                    "time": {"created": 1_780_000_000_000 + at}}  # fmt: skip
+            write(f"message/{session}/{id}.json", info)
+            part = {"id": "prt_1", "messageID": id, "type": "text", "text": f"{role} of {session}"}
+            write(f"part/{id}/prt_1.json", part)
+        write(f"session/project/{session}.json", {"id": session, "title": "x"})
+    write("todo/ses_1.json", [])
+    return root
+
+
+def test_the_files_of_older_opencode_are_its_sessions(tmp_path: Path) -> None:
+    first, second = read_files(files_in([opencode(tmp_path / "storage")]))
+    assert [(one.id, one.format, one.model) for one in (first, second)] == [
+        ("ses_1", "opencode", "big-pickle"), ("ses_2", "opencode", "big-pickle"),
+    ]  # fmt: skip
+    assert texts(second) == ["user of ses_2", "assistant of ses_2"]
+    assert asides(first) == ["folder `todo`: it is not part of a conversation"]
+    (only,) = read_files(files_in([tmp_path / "storage" / "message" / "ses_2"]))
+    assert only.id == "ses_2"

@@ -7,6 +7,7 @@ takes one format for another, or does not know a kind of part, is then found out
 
 import base64
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -370,10 +371,35 @@ def _count_authored(value: JsonObject, place: str) -> Iterator[Found] | None:
     """What a message holds that says who speaks in `from` or `author`; None for any other."""
     if isinstance(value.get("from"), str) and isinstance(value.get("value"), str):
         return _find_in_words(text_at(value, "value"), text_at(value, "from"), place)
+    words = text_at(value, "content")
+    if value.get("role") == "assistant" and "timestamp" in value and _NOTED_CALL.search(words):
+        return _find_noted_calls(words, place)
     content, author = object_in(value.get("content")), object_in(value.get("author"))
     if author.get("role") in _ROLES and "content_type" in content:
         return _find_in_content(value, content, place)
     return None
+
+
+_NOTED_CALL = re.compile(r"^@([\w.]+)\(([\w\-:.]+)\):\s*(?=\{)", re.M)
+"""How gptme notes a call of the provider's among the words of an answer."""
+
+
+def _find_noted_calls(text: str, place: str) -> Iterator[Found]:
+    """The texts of an answer, and the calls that are noted among them."""
+    start = 0
+    for match in _NOTED_CALL.finditer(text):
+        try:
+            arguments, length = json.JSONDecoder().raw_decode(text[match.end() :])
+        except ValueError:
+            continue
+        if match.start() < start:
+            continue
+        if words := _plain(text[start : match.start()]):
+            yield Found("text", words, f"{words[:40]!r}", place)
+        yield Found("call", match[2], f"call `{match[1]}`", place, bool(arguments))
+        start = match.end() + length
+    if words := _plain(text[start:]):
+        yield Found("text", words, f"{words[:40]!r}", place)
 
 
 def _find_in_words(text: str, speaker: str, place: str) -> Iterator[Found]:

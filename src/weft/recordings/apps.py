@@ -1,9 +1,10 @@
-"""Chats of apps: ChatGPT's export, Kimi CLI's context, Aider's histories, and ShareGPT's turns.
+"""Chats of apps: ChatGPT's export, Kimi CLI's context, gptme, Aider's histories, ShareGPT's turns.
 
 None of them holds requests: a recording is what was said. Aider's histories are texts, and are made
 into JSON first. ShareGPT's turns have calls in the words, as Hermes writes them.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
@@ -20,6 +21,7 @@ from weft.recordings.recording import (
     Recording,
     Transcript,
     parse_json,
+    read_cost,
     read_usage,
     seconds,
     tools_of,
@@ -936,3 +938,86 @@ def _read_sent(lines: Sequence[str]) -> Iterator[JsonObject]:
                 words.append(line)
     if (whole := take_message()) is not None:
         yield whole
+
+
+# --- gptme, which writes its calls among the words, and what tools return as system messages
+
+
+def is_gptme(messages: list[JsonObject]) -> bool:
+    """Whether a list is a conversation of gptme's: timed, and the system speaks amid it."""
+    roles = [one.get("role") for one in messages]
+    speakers = [one for one in roles if one != "system"]
+    start = roles.index(speakers[0]) if speakers else len(roles)
+    return (
+        "system" in roles[start:]
+        and {*roles} <= {"system", "user", "assistant"}
+        and all(isinstance(one.get("content"), str) and "timestamp" in one for one in messages)
+        and all(one.keys() <= _GPTME for one in messages)
+    )
+
+
+_GPTME = frozenset(
+    ("role", "content", "timestamp", "files", "file_hashes", "pinned", "hide", "quiet", "call_id",
+     "ephemeral_ttl", "metadata")
+)  # fmt: skip
+
+_GPTME_CALL = re.compile(r"^@([\w.]+)\(([\w\-:.]+)\):\s*(?=\{)", re.M)
+"""How a call of the provider's is written down: its tool, its id, and JSON after that."""
+
+
+def read_gptme(messages: list[Json], id: str, where: str) -> Recording:
+    """A conversation. Calls in blocks of code are words, and what ran them is told in words."""
+    transcript = Transcript(where, format="gptme", provider=CHAT)
+    for at, one in enumerate(messages):
+        message = object_in(one)
+        transcript.place = f"{where}: messages[{at}]"
+        time, text = seconds(message.get("timestamp")), text_at(message, "content")
+        role, call_id = text_at(message, "role"), text_at(message, "call_id")
+        facts = object_in(message.get("metadata"))
+        if message.get("files"):
+            why = "the conversation names them, and they are kept elsewhere"
+            transcript.put_aside("files of a message", why, transcript.place)
+        if role == "assistant":
+            counts = object_in(facts.get("usage")) or facts
+            transcript.answer(
+                [*_read_gptme_answer(text)],
+                time=time,
+                model=text_at(facts, "model"),
+                counts=_gptme_counts(counts),
+                cost=read_cost(facts),
+            )
+        elif role == "system" and not transcript.events:
+            transcript.system.append(text)
+        elif call_id and transcript.has_call(call_id):
+            transcript.results([result_part("", {"result": text}, id=call_id)], time=time)
+        elif text:
+            transcript.user([text_part(text)], time=time)
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _gptme_counts(counts: JsonObject) -> JsonObject:
+    """The tokens of an answer; what was cached is counted apart from the input."""
+    names = {"cache_read_tokens": "cache_read_input_tokens",
+             "cache_creation_tokens": "cache_creation_input_tokens"}  # fmt: skip
+    listed = ("input_tokens", "output_tokens", *names)
+    return {names.get(name, name): counts[name] for name in listed if name in counts}
+
+
+def _read_gptme_answer(text: str) -> Iterator[Part]:
+    """The words of an answer, and its calls where the provider made them."""
+    start = 0
+    calls: list[Part] = []
+    for match in _GPTME_CALL.finditer(text):
+        if match.start() < start:
+            continue
+        try:
+            arguments, length = json.JSONDecoder().raw_decode(text[match.end() :])
+        except ValueError:
+            continue
+        if text[start : match.start()].strip():
+            yield text_part(text[start : match.start()].strip())
+        calls.append(call_part(match[1], object_in(cast("Json", arguments)), id=match[2]))
+        start = match.end() + length
+    if text[start:].strip():
+        yield text_part(text[start:].strip())
+    yield from calls

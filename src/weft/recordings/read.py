@@ -37,6 +37,7 @@ from weft.recordings.apps import (
     is_aider,
     is_aider_chat,
     is_chatgpt,
+    is_gptme,
     is_kimi,
     is_kimi_code,
     is_kimi_wire,
@@ -44,6 +45,7 @@ from weft.recordings.apps import (
     read_aider_chat,
     read_aider_text,
     read_chatgpt,
+    read_gptme,
     read_kimi,
     read_kimi_code,
     read_kimi_wire,
@@ -143,6 +145,7 @@ from weft.recordings.runs import (
     is_openhands,
     is_pi,
     is_qwen,
+    is_vibe_about,
     openhands_run,
     read_agent_framework,
     read_autogen,
@@ -224,12 +227,12 @@ def read_files(
     The error of a file is added to `failed`, if it is given, and stops no other file.
     """
     calls: list[Recording] = []
-    for path in _join_events([*files]):
+    for unit in _join_folders(files):
         try:
             for recording in (
-                _read_events(path, format=format, lenient=lenient)
-                if isinstance(path, list)
-                else read_file(path, format=format, lenient=lenient, progress=progress)
+                _read_folder(*unit, format=format, lenient=lenient)
+                if isinstance(unit, tuple)
+                else read_file(unit, format=format, lenient=lenient, progress=progress)
             ):
                 if recording.call is None:
                     yield recording
@@ -242,39 +245,89 @@ def read_files(
     yield from join_calls(calls, of_files=True)
 
 
+class _RecordingFolder(NamedTuple):
+    """A recording that is several files of a folder."""
+
+    read: Callable[[Path, Sequence[Path], Asides, bool], Json]
+    """The folder, its files, what is set aside, and whether to read on where one is broken."""
+    home: Path
+    """The folder of the recording."""
+
+
+def _folder_of(path: Path) -> _RecordingFolder | None:
+    """The folder that a file is a part of; None for a file that is a recording by itself."""
+    if path.name == _STATE or _EVENT.fullmatch(path.name):
+        events = path.parent / "events" if path.name == _STATE else path.parent
+        home = path.parent.parent if path.parent.name == "events" else path.parent
+        is_one = path.name != _STATE or any(map(_is_event, _list_folder(events)))
+        is_one = is_one or any(map(_is_event, _list_folder(path.parent)))
+        return _RecordingFolder(_read_openhands_folder, home) if is_one else None
+    if path.name in (_MESSAGES, _ABOUT):
+        about = path.with_name(_ABOUT)
+        if path.with_name(_MESSAGES).exists() and about.exists():
+            value = parse_json(about.read_bytes())
+            if isinstance(value, dict) and is_vibe_about(cast("JsonObject", value)):
+                return _RecordingFolder(_read_vibe_folder, path.parent)
+        return None
+    if path.suffix != ".json":
+        return None
+    store = next((one for one in [*path.parents][1:4] if _is_opencode_store(one)), None)
+    return None if store is None else _RecordingFolder(_read_opencode_store, store)
+
+
 _EVENT = re.compile(r"event-\d{5,}-[0-9a-f-]{36}\.json")
 """What OpenHands calls the files of a conversation, which has one for each event."""
 
 _STATE = "base_state.json"
 
-
-def _home_of(event: Path) -> Path:
-    """The folder of a conversation of OpenHands."""
-    return event.parent.parent if event.parent.name == "events" else event.parent
+_MESSAGES, _ABOUT = "messages.jsonl", "meta.json"
+"""The files of a session of Mistral Vibe."""
 
 
-def _join_events(files: Sequence[Path]) -> Iterator[Path | list[Path]]:
-    """The files, where those with the events of one conversation are one list."""
-    homes = {_home_of(path) for path in files if _EVENT.fullmatch(path.name)}
-    rest = [one for one in files if one.name != _STATE or one.parent not in homes]
-    for _, group in itertools.groupby(
-        rest, lambda one: one.parent if _EVENT.fullmatch(one.name) else one
-    ):
-        paths = [*group]
-        yield paths if _EVENT.fullmatch(paths[0].name) else paths[0]
+def _is_event(path: Path) -> bool:
+    return _EVENT.fullmatch(path.name) is not None
 
 
-def _read_events(
-    paths: Sequence[Path], *, format: str | None, lenient: bool
+def _list_folder(path: Path) -> list[Path]:
+    return sorted(path.iterdir()) if path.is_dir() else []
+
+
+def _is_opencode_store(path: Path) -> bool:
+    """Whether a folder is that in which older OpenCode keeps a file for each part."""
+    return (path / "message").is_dir() and (path / "part").is_dir()
+
+
+def _join_folders(files: Iterable[Path]) -> Iterator[Path | tuple[_RecordingFolder, list[Path]]]:
+    """The files, where those of one folder are one recording, in the place of the first."""
+    units: dict[Path | _RecordingFolder, list[Path]] = {}
+    for path in files:
+        units.setdefault(_folder_of(path) or path, []).append(path)
+    for unit, paths in units.items():
+        yield (unit, paths) if isinstance(unit, _RecordingFolder) else unit
+
+
+def _read_folder(
+    folder: _RecordingFolder, paths: Sequence[Path], *, format: str | None, lenient: bool
 ) -> Iterator[Recording]:
+    """The recordings of a folder."""
+    asides, home = Asides(), folder.home.resolve()
+    value = folder.read(home, paths, asides, lenient)
+    yield from _Values(home.name, format, lenient=lenient).whole(value, asides)
+
+
+def _read_openhands_folder(
+    home: Path, paths: Sequence[Path], asides: Asides, lenient: bool
+) -> Json:
     """A conversation of OpenHands: a file for each event, and its state next to them.
 
     The last file may be torn, since its writer may have been killed.
     """
-    home, asides = _home_of(paths[0]).resolve(), Asides()
     state = home / _STATE
     about = object_in(_read_value(state, asides)) if state.exists() else {}
     events: list[Json] = []
+    paths = [*filter(_is_event, paths)] or [
+        one for folder in (home / "events", home) for one in _list_folder(folder) if _is_event(one)
+    ]
     for path in paths:
         try:
             events.append(_read_value(path, asides))
@@ -282,8 +335,44 @@ def _read_events(
             if path is not paths[-1] and not lenient:
                 raise _with_way_on(error) from None
             asides.add("event that cannot be read", error.message, path.name)
-    values = _Values(home.name, format, lenient=lenient)
-    yield from values.whole(openhands_run(events, about), asides)
+    return openhands_run(events, about)
+
+
+def _read_vibe_folder(home: Path, paths: Sequence[Path], asides: Asides, lenient: bool) -> Json:
+    """A session of Mistral Vibe: a line for each message, and what it was held with next to it."""
+    messages: list[Json] = []
+    lines = _list_lines((home / _MESSAGES).read_bytes())
+    for number, line in lines:
+        where = f"{_MESSAGES}:{number}"
+        try:
+            messages.append(_read_line(line, where, asides))
+        except SessionError as error:
+            if (number, line) != lines[-1] and not lenient:
+                raise _with_way_on(error) from None
+            asides.add("line that cannot be read", error.message, where)
+    return {"metadata": _read_value(home / _ABOUT, asides), "messages": messages}
+
+
+def _read_opencode_store(home: Path, paths: Sequence[Path], asides: Asides, lenient: bool) -> Json:
+    """The sessions in the files of older OpenCode: one for each message, and for each part."""
+    names = {path.parent.relative_to(home.resolve()).parts[:2]
+             for one in paths if (path := one.resolve())}  # fmt: skip
+    sessions = {name[1] for name in names if name[0] == "message" and len(name) > 1}
+    for kind in sorted({name[0] for name in names} - {"message", "part", "session", "info"}):
+        asides.add(f"folder `{kind}`", "it is not part of a conversation", home.name)
+    listed: list[Json] = []
+    # a file of a part or of a session stands for the whole store
+    for session in sorted(sessions) or [one.name for one in _list_folder(home / "message")]:
+        messages: list[Json] = []
+        for path in _list_folder(home / "message" / session):
+            info = object_in(_read_value(path, asides))
+            id = text_at(info, "id") or path.stem
+            folders = (home / "part" / id, home / "part" / session / id)
+            parts = [_read_value(one, asides) for folder in folders for one in _list_folder(folder)]
+            messages.append({"info": {"id": id, "sessionID": session, **info}, "parts": parts})
+        if messages:
+            listed.append(messages)
+    return listed
 
 
 def _read_value(path: Path, asides: Asides) -> Json:
@@ -1640,6 +1729,7 @@ LIST_FORMATS = (
     Format(
         "anthropic", _is_anthropic, _provider("anthropic"), "messages with blocks, or a request"
     ),
+    Format("gptme", is_gptme, read_gptme, "a conversation of gptme"),
     Format("openai-chat", _is_chat, _provider("openai-chat"), "messages with roles, or a request"),
 )
 """Forms of lists, in the order in which they are tried: what says most about itself is first."""

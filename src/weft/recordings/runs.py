@@ -1055,6 +1055,72 @@ _MILLISECONDS = 1e11
 _DATED = 1e8
 
 
+# --- Mistral Vibe
+
+
+def is_vibe_about(about: JsonObject) -> bool:
+    """Whether an object is what Mistral Vibe writes down about a session, next to its messages."""
+    named = ("environment", "stats", "agent_profile", "start_time")
+    return isinstance(about.get("session_id"), str) and any(name in about for name in named)
+
+
+def _is_vibe(run: JsonObject) -> bool:
+    return isinstance(run.get("messages"), list) and is_vibe_about(object_in(run.get("metadata")))
+
+
+def _read_vibe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A session: the chat, with the system text, the tools and the model of its metadata."""
+    about = object_in(run.get("metadata"))
+    config = object_in(about.get("config") or about.get("agent_config"))
+    written = objects_in(run.get("messages"))
+    messages = [
+        {**{key: value for key, value in one.items() if key not in _VIBE}, **_vibe_pictures(one)}
+        for one in written
+    ]
+    system = object_in(about.get("system_prompt"))
+    if system.get("content") and not any(one.get("role") == "system" for one in messages):
+        messages.insert(0, {"role": "system", "content": system["content"]})
+    tools = objects_in(about.get("tools_available") or run.get("tools_available"))
+    label = text_at(about, "session_id") or id
+    chat = _read_chat(messages, label, where, format="vibe", tools=tools)
+    chosen = text_at(config, "active_model")
+    named = (one for one in objects_in(config.get("models")) if one.get("alias") == chosen)
+    model = text_at(next(named, {}), "name") or chosen
+    asides = [*chat.aside]
+    kept_elsewhere = sum(bool(one.get("images")) for one in written) - sum(
+        "image_url" in compact(one) for one in messages
+    )
+    if kept_elsewhere > 0:
+        why = "it is kept in another file"
+        asides.append(Aside("picture of a message", why, kept_elsewhere, (where,)))
+    stats = object_in(about.get("stats"))
+    sent, received = (stats.get(f"session_{one}_tokens") for one in ("prompt", "completion"))
+    if isinstance(sent, int) and isinstance(received, int):
+        why = f"of the session: {sent:,} sent and {received:,} received, not of each answer"
+        asides.append(Aside("token counts", why, 1, (where,)))
+    yield _with_facts(chat._replace(aside=tuple(asides)), (), model=model)
+
+
+_VIBE = frozenset(
+    ("images", "injected", "message_id", "reasoning_message_id", "reasoning_state",
+     "reasoning_signature", "user_display_content", "tool_result", "resources")
+)  # fmt: skip
+"""What is not sent of a message as it stands in the log."""
+
+
+def _vibe_pictures(message: JsonObject) -> JsonObject:
+    """The content of a message with the pictures that are in the log."""
+    pictures: list[Json] = []
+    for one in objects_in(message.get("images")):
+        data = text_at(object_in(one.get("source")), "data") or text_at(one, "data")
+        if data:
+            url = f"data:{text_at(one, 'mime_type') or 'image/png'};base64,{data}"
+            pictures.append({"type": "image_url", "image_url": {"url": url}})
+    if not pictures:
+        return {}
+    return {"content": [{"type": "text", "text": text_at(message, "content")}, *pictures]}
+
+
 # --- ATIF
 
 
@@ -1456,6 +1522,7 @@ RUNS: tuple[Document, ...] = (
     Document("swe-agent", _is_swe_agent, _read_swe_agent, "a trajectory of SWE-agent"),
     Document("atif", _is_atif, _read_atif, "a trajectory in Harbor's interchange format"),
     Document("inspect-ai", _is_inspect, _read_inspect, "a log of an evaluation by inspect-ai"),
+    Document("vibe", _is_vibe, _read_vibe, "a session of Mistral Vibe"),
     Document("chat-run", _is_chat_run, _read_chat_run, "a chat with usage and times next to it"),
 )
 """Objects that tell what they are; the first that fits is taken."""
