@@ -543,6 +543,33 @@ def vibe(talk: list[Said]) -> JsonObject:
     return {"metadata": about, "messages": [*map(chat, talk)]}
 
 
+def claude_ai(talk: list[Said]) -> JsonObject:
+    messages: list[Json] = []
+    for one in talk:
+        block: JsonObject = {"type": "text", "text": one.text}
+        if one.who == "call":
+            block = {"type": "tool_use", "id": one.id, "name": "look", "input": {"q": one.text}}
+        elif one.who == "result":
+            block = {"type": "tool_result", "tool_use_id": one.id, "name": "look"}
+            block["content"] = [{"type": "text", "text": one.text}]
+        sender = "human" if one.who == "user" else "assistant"
+        messages.append({"uuid": f"u{len(messages)}", "sender": sender, "content": [block]})
+    return {"uuid": "c", "name": "t", "chat_messages": messages}
+
+
+def continue_session(talk: list[Said]) -> JsonObject:
+    history: list[Json] = []
+    for one in talk:
+        role = {"user": "user", "result": "tool"}.get(one.who, "assistant")
+        message: JsonObject = {"role": role, "content": one.text}
+        if one.who == "call":
+            message |= {"content": "", "toolCalls": [call(one)]}
+        elif one.who == "result":
+            message["toolCallId"] = one.id
+        history.append({"message": message, "contextItems": []})
+    return {"sessionId": "s", "title": "t", "workspaceDirectory": "/p", "history": history}
+
+
 def benchmark(talk: list[Said]) -> JsonObject:
     """A run with its score, under names that no format has."""
     return {"task_id": 3, "reward": 1.0, "traj": [*map(chat, talk)]}
@@ -557,7 +584,9 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "braintrust": braintrust,
     "chat run": chat_run,
     "chatgpt": chatgpt,
+    "claude-ai": claude_ai,
     "cline": cline,
+    "continue": continue_session,
     "copilot-cli": copilot,
     "crush": crush,
     "cursor": cursor,

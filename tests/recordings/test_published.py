@@ -366,3 +366,93 @@ def test_the_files_of_older_opencode_are_its_sessions(tmp_path: Path) -> None:
     assert asides(first) == ["folder `todo`: it is not part of a conversation"]
     (only,) = read_files(files_in([tmp_path / "storage" / "message" / "ses_2"]))
     assert only.id == "ses_2"
+
+
+# --- what a model was not asked
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"input": "What is the capital?", "target": "Oslo"},
+        {"input": [*ASKED], "ideal": "yes"},
+    ],
+)
+def test_a_row_of_a_data_set_is_no_request(row: Value) -> None:
+    with pytest.raises(SessionError, match="this is not a recording: an object with input"):
+        read(row)
+    (request,) = read({**row, "model": "gpt-4o"})
+    assert request.format == "openai-responses"
+
+
+def test_a_call_of_a_scorer_is_named_and_the_answers_keep_their_counts() -> None:
+    def call(id: str, sent: int) -> Value:
+        message = {"id": id, "role": "assistant", "content": "It is open."}
+        usage = {"input_tokens": sent, "output_tokens": 2}
+        return {"event": "model", "model": "m", "output": {"choices": [{"message": message}],
+                "usage": usage}}  # fmt: skip
+
+    sample = {"id": 1, "epoch": 1, "messages": [*ASKED, {**ANSWERED[1], "id": "a"}],
+              "events": [call("a", 60), call("grade", 250)]}  # fmt: skip
+    log = {"version": 2, "status": "success", "eval": {"model": "m"}, "samples": [sample]}
+    (recording,) = read(log)
+    usages = [event.usage for event in recording.session.events if event.usage]
+    assert [one.prompt_token_count for one in usages] == [60]
+    assert "call of m: a scorer or another agent made it, 250 tokens sent: it is in no sum" in (
+        asides(recording)
+    )
+
+
+def test_messages_of_a_graph_may_be_pairs(tmp_path: Path) -> None:
+    answer = {"type": "ai", "content": "It is open."}
+    state = {"channel_values": {"messages": [["user", "Is it open?"], answer]}}
+    with sqlite3.connect(tmp_path / "c.sqlite") as database:
+        database.execute(
+            "CREATE TABLE checkpoints (thread_id, checkpoint_ns, checkpoint_id, type, checkpoint)"
+        )
+        row = ("t", "", "1", "json", json.dumps(state))
+        database.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?)", row)
+    (recording,) = read_file(tmp_path / "c.sqlite")
+    assert texts(recording) == ["Is it open?", "It is open."]
+
+
+# --- chats of apps
+
+
+def test_the_export_of_claude_ai_is_the_branch_that_a_chat_ended_on() -> None:
+    def message(id: str, parent: str, sender: str, *content: Value, **more: Value) -> Value:
+        return {"uuid": id, "parent_message_uuid": parent, "sender": sender, "text": "",
+                "content": [*content], "created_at": "2026-01-01T10:00:00Z", **more}  # fmt: skip
+
+    used = {"type": "tool_use", "name": "search", "input": {"q": "opening"}}
+    back = {"type": "tool_result", "name": "search", "is_error": False,
+            "content": [{"type": "text", "text": "open until nine"}]}  # fmt: skip
+    words = {"type": "text", "text": "It is open."}
+    thought = {"type": "thinking", "thinking": "I look it up."}
+    attached = [{"file_name": "a.txt", "extracted_content": "the plan"}]
+    (recording,) = read([{"uuid": "c", "name": "x", "chat_messages": [
+        message("1", "0", "human", {"type": "text", "text": "Is it open?"}, attachments=attached),
+        message("2", "1", "assistant", {"type": "text", "text": "I do not know."}),
+        message("3", "1", "assistant", thought, used, back, words),
+    ]}], "conversations.json")  # fmt: skip
+    kinds = [[one.kind for one in event.content.parts or ()] for event in recording.session.events
+             if event.content is not None]  # fmt: skip
+    assert kinds == [["text", "text"], ["thought", "call"], ["result"], ["text"]]
+    assert recording.session.events[2].results[0].id == recording.session.events[1].calls[0].id
+    assert asides(recording) == ["message: it is on a branch that was left"]
+
+
+def test_a_session_of_continue_has_what_was_added_to_a_message() -> None:
+    call = {"id": "k", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    state = {"toolCallId": "k", "status": "done", "output": [{"content": "a.txt"}]}
+    (recording,) = read({"sessionId": "s", "title": "x", "workspaceDirectory": "/p", "history": [
+        {"message": {"role": "user", "content": [{"type": "text", "text": "Look."}]},
+         "contextItems": [{"name": "a", "content": "the file a"}]},
+        {"message": {"role": "thinking", "content": "I list."}, "contextItems": []},
+        {"message": {"role": "assistant", "content": "", "toolCalls": [call]},
+         "toolCallStates": [state], "promptLogs": [{"modelTitle": "gpt-4o"}]},
+    ]})  # fmt: skip
+    asked, called, returned = recording.session.events
+    assert [part.text for part in asked.content.parts or ()] == ["the file a", "Look."]
+    assert [part.kind for part in called.content.parts or ()] == ["thought", "call"]
+    assert (recording.model, returned.results[0].response) == ("gpt-4o", {"result": "a.txt"})

@@ -13,10 +13,18 @@ import msgspec
 
 from weft.content import FunctionCall, Part, call_part, result_part, text_part, thought_part
 from weft.dialects import CHAT, dialect_named
-from weft.dialects.wire import joined_text, object_in, objects_in, text_at, text_response
+from weft.dialects.wire import (
+    joined_text,
+    linked_part,
+    object_in,
+    objects_in,
+    text_at,
+    text_response,
+)
 from weft.dialects.wire import result_part as shown_result
 from weft.errors import SessionError, UsageError
 from weft.recordings.coding import TranscriptLine
+from weft.recordings.providers import arguments_of
 from weft.recordings.recording import (
     Recording,
     Transcript,
@@ -199,6 +207,157 @@ class _ChatGPT:
         for field in ("title", "url", "text", "result", "user_profile", "user_instructions"):
             texts += [text] if (text := text_at(content, field)) else []
         return "\n".join(one for one in texts if one)
+
+
+# --- the export of claude.ai
+
+
+def is_claude_ai(run: JsonObject) -> bool:
+    """Whether an object is a conversation of claude.ai's export."""
+    messages = objects_in(run.get("chat_messages"))
+    return bool(messages) and all("sender" in one for one in messages)
+
+
+def read_claude_ai(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A conversation: the branch that it ended on. Calls and results stand in one message."""
+    messages = objects_in(run.get("chat_messages"))
+    parents = {text_at(one, "uuid"): text_at(one, "parent_message_uuid") for one in messages}
+    chosen: set[str] = {*parents}
+    if any(parents.values()):
+        at = text_at(run, "current_leaf_message_uuid") or text_at(messages[-1], "uuid")
+        chosen = set()
+        while at in parents and at not in chosen:
+            chosen.add(at)
+            at = parents[at]
+    transcript = Transcript(where, format="claude-ai", provider="anthropic")
+    transcript.model = text_at(run, "model")
+    for number, message in enumerate(messages):
+        place = transcript.place = f"{where}: chat_messages[{number}]"
+        if text_at(message, "uuid") in chosen:
+            _take_claude_ai(transcript, message, number)
+        else:
+            transcript.leave_out("message", "it is on a branch that was left", place)
+    yield transcript.recording(text_at(run, "uuid") or id, answered=not transcript.is_waiting)
+
+
+def _take_claude_ai(transcript: Transcript, message: JsonObject, number: int) -> None:
+    time, parts = seconds(message.get("created_at")), list[Part]()
+    is_user = message.get("sender") == "human"
+
+    def flush() -> None:
+        if parts and is_user:
+            transcript.user([*parts], time=time)
+        elif parts:
+            transcript.answer([*parts], time=time, model=transcript.model)
+        parts.clear()
+
+    if message.get("files"):
+        why = "the export names them, and does not hold them"
+        transcript.put_aside("files of a message", why, transcript.place)
+    for one in objects_in(message.get("attachments")):
+        name, text = text_at(one, "file_name"), text_at(one, "extracted_content")
+        parts += [text_part(f"{name}\n{text}" if name else text)] if text else []
+    called = ""
+    for at, block in enumerate(objects_in(message.get("content"))):
+        kind = text_at(block, "type")
+        if kind == "text":
+            parts += [text_part(text)] if (text := text_at(block, "text")) else []
+        elif kind == "thinking":
+            parts += [thought_part(text)] if (text := text_at(block, "thinking")) else []
+        elif kind == "tool_use":
+            called = text_at(block, "id") or f"call_{number}_{at}"
+            parts.append(
+                call_part(text_at(block, "name"), object_in(block.get("input")), id=called)
+            )
+        elif kind == "tool_result":
+            flush()
+            content = block.get("content")
+            words = [text_at(one, "text") for one in objects_in(content)]
+            returned: Json = "\n".join(filter(None, words)) or content
+            response: JsonObject = {"error" if block.get("is_error") else "result": returned}
+            id = text_at(block, "tool_use_id") or called
+            transcript.results([result_part(text_at(block, "name"), response, id=id)], time=time)
+        else:
+            transcript.put_aside(f"block `{kind}`", "a notice for display", transcript.place)
+    if not objects_in(message.get("content")) and message.get("text"):
+        parts.append(text_part(text_at(message, "text")))
+    flush()
+
+
+# --- Continue
+
+
+def is_continue(run: JsonObject) -> bool:
+    """Whether an object is a session of Continue's: each message with what was added to it."""
+    history = objects_in(run.get("history"))
+    return bool(history) and all("role" in object_in(one.get("message")) for one in history)
+
+
+def read_continue(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A session. What the user added to a message is sent before it."""
+    transcript = Transcript(where, format="continue", provider=CHAT)
+    history = objects_in(run.get("history"))
+    answered = {text_at(object_in(one.get("message")), "toolCallId") for one in history}
+    thoughts: list[Part] = []
+    transcript.model = text_at(run, "chatModelTitle")
+    for at, item in enumerate(history):
+        message = object_in(item.get("message"))
+        transcript.place = f"{where}: history[{at}]"
+        role, parts = text_at(message, "role"), _read_continue(message.get("content"))
+        logs = objects_in(item.get("promptLogs"))
+        model = text_at(logs[-1], "modelTitle") if logs else transcript.model
+        if role == "thinking":
+            thoughts += [thought_part(part.text or "") for part in parts]
+        elif role == "system":
+            transcript.system += [part.text or "" for part in parts]
+        elif role == "tool":
+            text = "\n".join(part.text or "" for part in parts)
+            call = text_at(message, "toolCallId")
+            transcript.results([result_part("", {"result": text}, id=call)])
+        elif role == "assistant":
+            calls = objects_in(message.get("toolCalls"))
+            functions = [(one, object_in(one.get("function"))) for one in calls]
+            parts += [
+                call_part(text_at(function, "name"), arguments_of(function.get("arguments")),
+                          id=text_at(one, "id"))
+                for one, function in functions
+            ]  # fmt: skip
+            if thoughts or parts:
+                transcript.answer([*thoughts, *parts], model=model)
+            thoughts = []
+            states = objects_in(item.get("toolCallStates"))
+            results = [
+                _take_state(one) for one in states if text_at(one, "toolCallId") not in answered
+            ]
+            if any(results):
+                transcript.results(filter(None, results))
+        else:
+            added = [text_part(text) for one in objects_in(item.get("contextItems"))
+                     if (text := text_at(one, "content"))]  # fmt: skip
+            transcript.user([*added, *parts])
+    yield transcript.recording(text_at(run, "sessionId") or id, answered=not transcript.is_waiting)
+
+
+def _take_state(state: JsonObject) -> Part | None:
+    """What a call returned, where it is kept with the call; None where nothing did."""
+    output = objects_in(state.get("output"))
+    text = "\n".join(text_at(one, "content") for one in output)
+    response: JsonObject = {"result": text}
+    return result_part("", response, id=text_at(state, "toolCallId")) if output else None
+
+
+def _read_continue(content: Json) -> list[Part]:
+    """The content of a message: a text, or pieces."""
+    if isinstance(content, str):
+        return [text_part(content)] if content else []
+    parts: list[Part] = []
+    for piece in objects_in(content):
+        url = text_at(object_in(piece.get("imageUrl")), "url")
+        if url:
+            parts.append(linked_part(url, "image/png"))
+        elif piece.get("text"):
+            parts.append(text_part(text_at(piece, "text")))
+    return parts
 
 
 # --- ShareGPT: turns with `from` and `value`, and calls among the words
@@ -950,7 +1109,7 @@ def is_gptme(messages: list[JsonObject]) -> bool:
     start = roles.index(speakers[0]) if speakers else len(roles)
     return (
         "system" in roles[start:]
-        and {*roles} <= {"system", "user", "assistant"}
+        and all(one in ("system", "user", "assistant") for one in roles)
         and all(isinstance(one.get("content"), str) and "timestamp" in one for one in messages)
         and all(one.keys() <= _GPTME for one in messages)
     )

@@ -192,7 +192,8 @@ class _Database:
         for row in rows:
             inner = str(row["checkpoint_ns"] or "")  # a graph within a graph
             name = str(row["thread_id"]) + (f"/{inner}" if inner else "")
-            last[name] = str(row["type"]), bytes(row["checkpoint"])
+            data = row["checkpoint"]
+            last[name] = str(row["type"]), data.encode() if isinstance(data, str) else bytes(data)
         is_empty = True
         for name, (kind, data) in last.items():
             where = f"{self.name}: thread {name}"

@@ -37,6 +37,8 @@ from weft.recordings.apps import (
     is_aider,
     is_aider_chat,
     is_chatgpt,
+    is_claude_ai,
+    is_continue,
     is_gptme,
     is_kimi,
     is_kimi_code,
@@ -45,6 +47,8 @@ from weft.recordings.apps import (
     read_aider_chat,
     read_aider_text,
     read_chatgpt,
+    read_claude_ai,
+    read_continue,
     read_gptme,
     read_kimi,
     read_kimi_code,
@@ -192,6 +196,8 @@ DOCUMENTS: tuple[Document, ...] = (
     Document("cline", is_cline_session, read_cline_session, "a session of Cline"),
     Document("aider", is_aider_chat, read_aider_chat, "a chat of Aider's"),
     Document("chatgpt", is_chatgpt, read_chatgpt, "a conversation of ChatGPT's export"),
+    Document("claude-ai", is_claude_ai, read_claude_ai, "a conversation of claude.ai's export"),
+    Document("continue", is_continue, read_continue, "a session of Continue"),
     Document("sharegpt", is_sharegpt, read_sharegpt, "turns with `from` and `value`"),
     Document("goose", is_goose_session, read_goose_session, "a session that Goose exported"),
     *RUNS,
@@ -1313,6 +1319,8 @@ class _Values:
             yield read_bedrock(request, label, where, response=response)
             return
         foreign = own is not None and own.name not in LISTS
+        if inner is None and _is_case(request):
+            dialect = ""
         # anything with messages looks like a chat request; one that was sent names a model
         if dialect and not foreign and (dialect != CHAT or "model" in request):
             recording = read_provider(
@@ -1440,6 +1448,22 @@ class _Values:
             request, dialect, model=recording.model, answer=response, source=where
         )
         return with_row(recording, exchange, row, format=format)
+
+
+def _is_case(row: JsonObject) -> bool:
+    """Whether an object is a row of a data set: an input, and at best the answer that is wanted."""
+    if "input" not in row or row.keys() & _BESIDE_INPUT:
+        return False
+    return isinstance(row["input"], str) or bool(row.keys() & _WANTED)
+
+
+_WANTED = frozenset(("target", "ideal", "expected", "expected_output", "reference"))
+
+_BESIDE_INPUT = frozenset(
+    ("model", "instructions", "tools", "previous_response_id", "conversation", "prompt", "stream",
+     "max_output_tokens", "dialect")
+)  # fmt: skip
+"""Fields of a request of OpenAI's Responses, next to its input."""
 
 
 def _with_tools(recording: Recording, tools: Json) -> Recording:
@@ -1578,7 +1602,8 @@ def _session(raw: JsonObject, where: str) -> Recording:
 def _is_document(row: JsonObject) -> bool:
     """Whether an object is a recording of its own and not a message of one."""
     # lines of Codex, Claude Code and pi have such keys too, and are parts of one conversation
-    if isinstance(row.get("payload"), dict) or "uuid" in row or row.get("type") == "agent_end":
+    is_line = "uuid" in row and "chat_messages" not in row
+    if isinstance(row.get("payload"), dict) or is_line or row.get("type") == "agent_end":
         return False
     if any(one.fits(row) for one in DOCUMENTS) or is_spans(row):
         return True

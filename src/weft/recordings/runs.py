@@ -1084,8 +1084,8 @@ def _read_vibe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     label = text_at(about, "session_id") or id
     chat = _read_chat(messages, label, where, format="vibe", tools=tools)
     chosen = text_at(config, "active_model")
-    named = (one for one in objects_in(config.get("models")) if one.get("alias") == chosen)
-    model = text_at(next(named, {}), "name") or chosen
+    models = [one for one in objects_in(config.get("models")) if one.get("alias") == chosen]
+    model = (text_at(models[0], "name") if models else "") or chosen
     asides = [*chat.aside]
     kept_elsewhere = sum(bool(one.get("images")) for one in written) - sum(
         "image_url" in compact(one) for one in messages
@@ -1240,15 +1240,8 @@ def _read_inspect(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
         messages = [_inspect_message(one) for one in listed]
         events = objects_in(sample.get("events"))
         asked = [one for one in events if one.get("event") == "model"]
-        spoken = sum(one.get("role") == "assistant" for one in messages)
-        facts: list[JsonObject] = [
-            {
-                "usage": object_in(one.get("output")).get("usage"),
-                "time": one.get("timestamp"),
-                "model": one.get("model"),
-            }
-            for one in asked
-        ]
+        answers = [one for one in written if one.get("role") == "assistant"]
+        facts, beside = _match_calls(answers, asked)
         label = f"{sample.get('id', id)}-{sample.get('epoch', 1)}"
         chat = _read_chat(messages, label, place, format="inspect-ai")
         names = ("events", "output", "input", "attachments", "transcript")
@@ -1261,8 +1254,39 @@ def _read_inspect(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
         aside = [
             Aside("sample's `events`", "they repeat the messages, step by step", 1, (place,))
         ] * bool(events)  # fmt: skip
+        for one in beside:
+            counts = read_counts(object_in(object_in(one.get("output")).get("usage")))
+            sent = (counts.prompt_token_count or 0) if counts is not None else 0
+            why = f"a scorer or another agent made it, {sent:,} tokens sent: it is in no sum"
+            aside.append(Aside(f"call of {text_at(one, 'model')}", why, 1, (place,)))
         chat = chat._replace(excused=chat.excused | repeated, aside=(*chat.aside, *aside))
-        yield _with_facts(chat, facts if len(facts) == spoken else (), model=model)
+        yield _with_facts(chat, facts, model=model)
+
+
+def _match_calls(
+    answers: Sequence[JsonObject], calls: Sequence[JsonObject]
+) -> tuple[list[JsonObject], list[JsonObject]]:
+    """What was counted of each answer, and the calls that none of the answers came from."""
+    ids: dict[str, JsonObject] = {}
+    for call in calls:
+        choices = objects_in(object_in(call.get("output")).get("choices"))
+        if choices and (id := text_at(object_in(choices[0].get("message")), "id")):
+            ids[id] = call
+    made = [ids.get(text_at(one, "id"), _NO_CALL) for one in answers]
+    if not any(made) and len(calls) == len(answers):
+        made = [*calls]  # older logs have no ids
+    facts: list[JsonObject] = [
+        {
+            "usage": object_in(one.get("output")).get("usage"),
+            "time": one.get("timestamp"),
+            "model": one.get("model"),
+        }
+        for one in made
+    ]
+    return facts, [one for one in calls if not any(one is each for each in made)]
+
+
+_NO_CALL: JsonObject = {}
 
 
 def _with_stored(value: Json, stored: JsonObject) -> Json:
