@@ -456,3 +456,64 @@ def test_a_session_of_continue_has_what_was_added_to_a_message() -> None:
     assert [part.text for part in asked.content.parts or ()] == ["the file a", "Look."]
     assert [part.kind for part in called.content.parts or ()] == ["thought", "call"]
     assert (recording.model, returned.results[0].response) == ("gpt-4o", {"result": "a.txt"})
+
+
+# --- SWE-agent
+
+
+def swe() -> Value:
+    def said(role: str, content: str) -> Value:
+        return {"role": role, "content": content, "agent": "main", "message_type": "x"}
+
+    start = [said("system", "You are an agent."), said("user", "Mend it.")]
+    first = [said("assistant", "I look: ls"), said("user", "a long list of files")]
+    second = [said("assistant", "I read: cat a"), said("user", "print('x')")]
+    third = [said("assistant", "I write: sed a"), said("user", "It is written.")]
+    short = said("user", "Old environment output: (9 lines omitted)")
+    later = [*start, first[0], short, *second]
+    steps = [
+        {"action": "ls", "response": "I look: ls", "messages": start + first},
+        {"action": "cat a", "response": "I read: cat a", "messages": later},
+        {"action": "sed a", "response": "I write: sed a", "messages": later + third},
+        {"action": "", "response": "I am done, said badly.", "messages": later + third},
+    ]
+    config = json.dumps({"agent": {"model": {"name": "gpt-4o"}}})
+    ends = [said("assistant", "Exit due to cost limit"), said("user", "It ran.")]
+    history = [*start, *first, *second, *third, *ends]
+    return {"environment": "e", "history": history, "trajectory": steps, "info": {},
+            "replay_config": config}  # fmt: skip
+
+
+def test_a_request_of_swe_agent_leaves_out_what_old_commands_printed() -> None:
+    (recording,) = read(swe())
+    calls = exchanges_of(recording)
+    bodies = [call.body["messages"] for call in calls if call.body is not None]
+    assert [len(one) for one in bodies] == [2, 4, 6]
+    assert bodies[2][3] == {"role": "user", "content": "Old environment output: (9 lines omitted)"}
+    assert {call.model for call in calls} == {"gpt-4o"}
+    answers = [event.id for event in recording.session.events if event.author == "agent"]
+    assert [call.event for call in calls] == answers
+    assert "a long list of files" in texts(recording)
+
+
+def test_a_request_of_swe_agent_is_that_of_its_step() -> None:
+    run = swe()
+    for step in run["trajectory"]:
+        step["query"] = step.pop("messages")[:-2]
+    calls = exchanges_of(read(run)[0])
+    assert [len(call.body["messages"]) for call in calls if call.body is not None] == [2, 4, 6]
+
+
+def test_what_swe_agent_says_itself_or_asks_again_is_named() -> None:
+    (recording,) = read(swe())
+    assert texts(recording)[-1] == "It is written."
+    assert asides(recording) == [
+        "message: the program wrote how the run ended: Exit due to cost limit",
+        "answer: the history goes on without it: it was asked again, or the run ended with it",
+    ]
+
+
+def test_a_chat_of_gemini_cli_that_nobody_answered_is_one() -> None:
+    rows = [{"type": "info", "content": "Update!"}, {"type": "user", "content": "Is it open?"}]
+    (recording,) = read({"sessionId": "s", "projectHash": "p", "messages": rows})
+    assert (recording.format, texts(recording)) == ("gemini-cli", ["Is it open?"])

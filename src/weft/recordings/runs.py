@@ -16,6 +16,7 @@ from weft.dialects import CHAT, dialect_named
 from weft.dialects.wire import linked_part, object_in, objects_in, text_at
 from weft.errors import SessionError
 from weft.recordings.coding import TranscriptLine
+from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.providers import arguments_of, read_messages, take_answer
 from weft.recordings.recording import (
     AGENT,
@@ -24,6 +25,7 @@ from weft.recordings.recording import (
     Recording,
     Transcript,
     find_other_fields,
+    parse_json,
     read_cost,
     read_counts,
     seconds,
@@ -71,7 +73,8 @@ def _texts(content: Json) -> list[Part]:
 
 def _is_gemini_cli(run: JsonObject) -> bool:
     messages = objects_in(run.get("messages"))
-    return "sessionId" in run and any(one.get("type") == "gemini" for one in messages)
+    is_one = "projectHash" in run or any(one.get("type") == "gemini" for one in messages)
+    return "sessionId" in run and bool(messages) and is_one
 
 
 def _read_gemini_cli(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
@@ -924,33 +927,106 @@ def _is_swe_agent(run: JsonObject) -> bool:
 
 def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     """A trajectory with the history that was sent; the trajectory itself repeats it."""
-    messages: list[JsonObject] = []
     history = objects_in(run.get("history"))
     if not history:  # the last request holds all before it
         last = objects_in(run.get("trajectory"))[-1]
         answer: JsonObject = {"role": "assistant", "content": last.get("response")}
         history = [*objects_in(last.get("query")), answer]
-    for message in history:
-        ids = message.get("tool_call_ids")
-        fields = ("role", "content", "tool_calls")
-        plain: JsonObject = {key: message[key] for key in fields if key in message}
-        thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
-        if any(thoughts):
-            plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
-        if message.get("role") == "tool" and isinstance(ids, list) and ids:
-            plain["tool_call_id"] = ids[0]
-        messages.append({key: value for key, value in plain.items() if value is not None})
+    asides: list[Aside] = []
+    ends = next((at for at, one in enumerate(history) if _ends_run(one)), len(history))
+    if ends < len(history):
+        why = f"the program wrote how the run ended: {text_at(history[ends], 'content')}"
+        asides.append(Aside("message", why, len(history) - ends, (f"{where}: history[{ends}]",)))
+    messages = [_plain_swe_agent(one) for one in history[:ends]]
     chat = _read_chat(messages, text_at(run, "environment") or id, where, format="swe-agent")
-    options = object_in(run.get("replay_config"))
+    written = run.get("replay_config")  # newer versions write it as text
+    options = object_in(parse_json(written.encode()) if isinstance(written, str) else written)
     model = text_at(object_in(object_in(options.get("agent")).get("model")), "name")
-    # the trajectory repeats the history
-    chat = chat._replace(excused=chat.excused | {f"{where}.trajectory"})
+    # the trajectory repeats the history, but for what was asked again
+    excused = {
+        f"{where}.trajectory",
+        *(f"{where}.history[{at}]" for at in range(ends, len(history))),
+    }
+    for at in _find_other_answers(objects_in(run.get("trajectory")), history):
+        why = "the history goes on without it: it was asked again, or the run ended with it"
+        asides.append(Aside("answer", why, 1, (f"{where}: trajectory[{at}]",)))
+    chat = chat._replace(excused=chat.excused | excused, aside=(*chat.aside, *asides))
     stats = object_in(object_in(run.get("info")).get("model_stats"))
     sent, received = stats.get("tokens_sent"), stats.get("tokens_received")
     if isinstance(sent, int) and isinstance(received, int):
         why = f"of the whole run: {sent:,} sent and {received:,} received, not of each answer"
         chat = chat._replace(aside=(*chat.aside, Aside("token counts", why, 1, (where,))))
-    yield _with_facts(chat, (), model=model)
+    recording = _with_facts(chat, (), model=model)
+    requests = _list_swe_requests(run, history[:ends], recording, model)
+    yield recording._replace(exchanges=requests)
+
+
+def _plain_swe_agent(message: JsonObject) -> JsonObject:
+    """A message of the history as it is sent."""
+    ids = message.get("tool_call_ids")
+    fields = ("role", "content", "tool_calls")
+    plain: JsonObject = {key: message[key] for key in fields if key in message}
+    thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
+    if any(thoughts):
+        plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
+    if message.get("role") == "tool" and isinstance(ids, list) and ids:
+        plain["tool_call_id"] = ids[0]
+    return {key: value for key, value in plain.items() if value is not None}
+
+
+def _list_swe_requests(
+    run: JsonObject, history: Sequence[JsonObject], recording: Recording, model: str
+) -> tuple[ExchangeRecord, ...]:
+    """The requests as the steps have them: they leave out what old commands printed.
+
+    Older versions write down none; then the history is all there is.
+    """
+    spoken = [at for at, one in enumerate(history) if one.get("role") == "assistant"]
+    answers = [one for one in recording.session.events
+               if one.content is not None and one.content.role == "model"]  # fmt: skip
+    if len(spoken) != len(answers):
+        return ()
+    events = dict(zip(spoken, answers, strict=True))
+    exchanges: list[ExchangeRecord] = []
+    steps = objects_in(run.get("trajectory"))
+    requests = [(at, objects_in(step.get("query"))) for at, step in enumerate(steps)]
+    if steps and "messages" in steps[0]:
+        # what stood there after a step, with its answer and what came back, was asked next
+        after = [(at, objects_in(step.get("messages"))) for at, step in enumerate(steps)]
+        requests = [(0, after[0][1][:-2]), *after]
+    for number, request in requests:
+        event = events.pop(len(request), None)
+        if event is None or not all("role" in one for one in request):
+            continue
+        messages: list[Json] = [*map(_plain_swe_agent, request)]
+        exchanges.append(
+            ExchangeRecord(
+                number=len(exchanges) + 1,
+                event=event.id,
+                dialect=CHAT,
+                model=model,
+                body={"messages": messages, **({"model": model} if model else {})},
+                source=f"{recording.source}: trajectory[{number}]",
+            )
+        )
+    return tuple(exchanges)
+
+
+def _ends_run(message: JsonObject) -> bool:
+    """Whether an answer is SWE-agent's own word on why the run ended."""
+    text = text_at(message, "content")
+    return message.get("role") == "assistant" and text.startswith("Exit due to ")
+
+
+def _find_other_answers(
+    steps: Sequence[JsonObject], history: Sequence[JsonObject]
+) -> Iterator[int]:
+    """The steps whose answer, or the thought in it, stands nowhere in the history."""
+    spoken = "\0".join(part.text or "" for one in history for part in _texts(one.get("content")))
+    for at, step in enumerate(steps):
+        words = [text_at(step, name).strip() for name in ("response", "thought")]
+        if any(words) and not any(one and one in spoken for one in words):
+            yield at
 
 
 def _is_chat_run(run: JsonObject) -> bool:
