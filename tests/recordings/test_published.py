@@ -181,6 +181,21 @@ def test_a_span_of_a_library_around_that_of_its_client_is_one_call(at_once: bool
     assert asides(recording) == ["span around a call: the call in it is read"]
 
 
+def test_what_langfuse_is_sent_is_put_together_by_the_ids_in_it() -> None:
+    made = {"id": "g", "traceId": "t", "model": "gpt-4o", "input": {"messages": ASKED}}
+    ended = {"id": "g", "output": ANSWERED[1], "usageDetails": {"input": 10, "output": 2}}
+    (recording,) = read({"batch": [
+        {"type": "trace-create", "body": {"id": "t", "input": {"messages": ASKED}}},
+        {"type": "generation-create", "body": made},
+        {"type": "generation-update", "body": ended},
+    ], "metadata": {"sdk_name": "python"}})  # fmt: skip
+    assert (recording.format, texts(recording)) == ("langfuse", ["Is it open?", "It is open."])
+    (call,) = exchanges_of(recording)
+    assert call.usage is not None
+    assert (call.model, call.usage.prompt_token_count) == ("gpt-4o", 10)
+    assert asides(recording) == ["event `trace-create`: no model was asked in it"]
+
+
 # --- Crush's database
 
 
@@ -401,6 +416,15 @@ def test_a_call_of_a_scorer_is_named_and_the_answers_keep_their_counts() -> None
     assert "call of m: a scorer or another agent made it, 250 tokens sent: it is in no sum" in (
         asides(recording)
     )
+
+
+def test_a_database_of_another_program_says_what_is_in_it(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        database.execute("CREATE TABLE blobs (id, data)")
+    with pytest.raises(
+        SessionError, match="no program that is known made it: its tables are blobs"
+    ):
+        [*read_file(tmp_path / "c.db")]
 
 
 def test_messages_of_a_graph_may_be_pairs(tmp_path: Path) -> None:

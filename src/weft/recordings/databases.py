@@ -231,6 +231,13 @@ class _Database:
     def recordings(self) -> Iterator[Recording]:
         """Its sessions, in the order they were made."""
         columns = {table: self._columns(table) for table in ("sessions", "events")}
+        if not columns["sessions"] and not columns["events"]:
+            names = ", ".join(sorted(self._list_tables())[:6])
+            raise SessionError(
+                f"no program that is known made it: its tables are {names or 'none'}",
+                where=self.name,
+                hint=_HINT,
+            )
         for table, needed in (("sessions", "app_name"), ("events", "session_id")):
             if needed not in columns[table]:
                 raise SessionError(
@@ -349,6 +356,10 @@ class _Database:
             tuple(str(row[key]) for key in keys): self._json(row["state"], f"{self.name}: {table}")
             for row in rows
         }
+
+    def _list_tables(self) -> list[str]:
+        rows = self.database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return [str(row[0]) for row in rows]
 
     def _columns(self, table: str) -> set[str]:
         rows = self.database.execute("SELECT name FROM pragma_table_info(?)", (table,))
