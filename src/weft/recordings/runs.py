@@ -6,7 +6,7 @@ agent-framework. Each reader says who spoke, in order; what was never sent is se
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -940,7 +940,8 @@ def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]
     messages = [_plain_swe_agent(one) for one in history[:ends]]
     chat = _read_chat(messages, text_at(run, "environment") or id, where, format="swe-agent")
     written = run.get("replay_config")  # newer versions write it as text
-    options = object_in(parse_json(written.encode()) if isinstance(written, str) else written)
+    parsed = cast("Json", parse_json(written)) if isinstance(written, str) else written
+    options = object_in(parsed)
     model = text_at(object_in(object_in(options.get("agent")).get("model")), "name")
     # the trajectory repeats the history, but for what was asked again
     excused = {
@@ -1348,18 +1349,18 @@ def _match_calls(
         choices = objects_in(object_in(call.get("output")).get("choices"))
         if choices and (id := text_at(object_in(choices[0].get("message")), "id")):
             ids[id] = call
-    made = [ids.get(text_at(one, "id"), _NO_CALL) for one in answers]
-    if not any(made) and len(calls) == len(answers):
-        made = [*calls]  # older logs have no ids
+    sources = [ids.get(text_at(one, "id"), _NO_CALL) for one in answers]
+    if not any(sources) and len(calls) == len(answers):
+        sources = [*calls]  # older logs have no ids
     facts: list[JsonObject] = [
         {
             "usage": object_in(one.get("output")).get("usage"),
             "time": one.get("timestamp"),
             "model": one.get("model"),
         }
-        for one in made
+        for one in sources
     ]
-    return facts, [one for one in calls if not any(one is each for each in made)]
+    return facts, [one for one in calls if not any(one is each for each in sources)]
 
 
 _NO_CALL: JsonObject = {}
