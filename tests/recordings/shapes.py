@@ -494,22 +494,109 @@ def kimi_code(talk: list[Said]) -> list[Json]:
     return rows
 
 
+def crush(talk: list[Said]) -> list[Json]:
+    messages: list[Json] = []
+    for at, one in enumerate(talk):
+        part: JsonObject = {"type": "text", "text": one.text}
+        role = "user" if one.who == "user" else "assistant"
+        if one.who == "call":
+            used = {"id": one.id, "name": "look", "input": json.dumps({"q": one.text})}
+            part = {"type": "tool_call", **used}
+        elif one.who == "result":
+            role, part = "tool", {"type": "tool_result", "tool_call_id": one.id}
+            part |= {"name": "look", "content": one.text, "is_error": False}
+        messages.append({"role": role, "parts": [part], "model": MODEL, "created_at": float(at)})
+    return messages
+
+
+def gemini_stream(talk: list[Said]) -> list[Json]:
+    rows: list[Json] = [{"type": "init", "timestamp": TIME, "session_id": "s", "model": MODEL}]
+    for one in talk:
+        role = "user" if one.who == "user" else "assistant"
+        row: JsonObject = {"type": "message", "role": role, "content": one.text}
+        if one.who == "call":
+            row = {"type": "tool_use", "tool_id": one.id, "tool_name": "look"}
+            row["parameters"] = {"q": one.text}
+        elif one.who == "result":
+            row = {"type": "tool_result", "tool_id": one.id, "status": "success"}
+            row["output"] = one.text
+        rows.append({**row, "timestamp": TIME})
+    return rows
+
+
+def gptme(talk: list[Said]) -> list[Json]:
+    head: JsonObject = {"role": "system", "content": "You are gptme.", "timestamp": TIME}
+    messages: list[Json] = [head]
+    for one in talk:
+        message: JsonObject = {"role": "user" if one.who == "user" else "assistant"}
+        message |= {"content": one.text, "timestamp": TIME}
+        if one.who == "call":
+            message["content"] = f"@look({one.id}): {json.dumps({'q': one.text})}"
+        elif one.who == "result":
+            message |= {"role": "system", "call_id": one.id}
+        messages.append(message)
+    return messages
+
+
+def vibe(talk: list[Said]) -> JsonObject:
+    about = {"session_id": "s", "environment": {}, "config": {"active_model": MODEL}}
+    return {"metadata": about, "messages": [*map(chat, talk)]}
+
+
+def claude_ai(talk: list[Said]) -> JsonObject:
+    messages: list[Json] = []
+    for one in talk:
+        block: JsonObject = {"type": "text", "text": one.text}
+        if one.who == "call":
+            block = {"type": "tool_use", "id": one.id, "name": "look", "input": {"q": one.text}}
+        elif one.who == "result":
+            block = {"type": "tool_result", "tool_use_id": one.id, "name": "look"}
+            block["content"] = [{"type": "text", "text": one.text}]
+        sender = "human" if one.who == "user" else "assistant"
+        messages.append({"uuid": f"u{len(messages)}", "sender": sender, "content": [block]})
+    return {"uuid": "c", "name": "t", "chat_messages": messages}
+
+
+def continue_session(talk: list[Said]) -> JsonObject:
+    history: list[Json] = []
+    for one in talk:
+        role = {"user": "user", "result": "tool"}.get(one.who, "assistant")
+        message: JsonObject = {"role": role, "content": one.text}
+        if one.who == "call":
+            message |= {"content": "", "toolCalls": [call(one)]}
+        elif one.who == "result":
+            message["toolCallId"] = one.id
+        history.append({"message": message, "contextItems": []})
+    return {"sessionId": "s", "title": "t", "workspaceDirectory": "/p", "history": history}
+
+
+def benchmark(talk: list[Said]) -> JsonObject:
+    """A run with its score, under names that no format has."""
+    return {"task_id": 3, "reward": 1.0, "traj": [*map(chat, talk)]}
+
+
 MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "agent-framework": agent_framework,
     "ai-sdk": ai_sdk,
     "atif": atif,
     "autogen": autogen,
+    "benchmark": benchmark,
     "braintrust": braintrust,
     "chat run": chat_run,
     "chatgpt": chatgpt,
+    "claude-ai": claude_ai,
     "cline": cline,
+    "continue": continue_session,
     "copilot-cli": copilot,
+    "crush": crush,
     "cursor": cursor,
     "droid": droid,
     "gemini-cli": gemini_cli,
+    "gemini-cli stream": gemini_stream,
     "gen-ai": gen_ai,
     "gen-ai events": gen_ai_events,
     "goose": goose,
+    "gptme": gptme,
     "helicone": helicone,
     "inspect-ai": inspect_ai,
     "kimi-cli": kimi,
@@ -530,5 +617,6 @@ MORE_SHAPES: dict[str, Callable[[list[Said]], Json]] = {
     "roo": roo,
     "sharegpt": sharegpt,
     "swe-agent": swe_agent,
+    "vibe": vibe,
     "weave": weave,
 }

@@ -99,9 +99,9 @@ EXPECTED = [
 
 
 WITHOUT_REQUEST = {
-    "plain", "weft", "openai-agents", "copilot-cli", "cursor", "droid", "kimi-cli",
-    "kimi-code", "pi", "qwen-code", "autogen", "agent-framework", *(one.name for one in DOCUMENTS),
-    *(one.name for one in FLAVOURS),
+    "plain", "weft", "openai-agents", "copilot-cli", "crush", "cursor", "droid", "gptme",
+    "kimi-cli", "kimi-code", "pi", "qwen-code", "autogen", "agent-framework",
+    *(one.name for one in DOCUMENTS), *(one.name for one in FLAVOURS),
 }  # fmt: skip
 """Formats of no provider's request, which `shapes.py` has; the items of openai-agents are those of
 openai-responses."""

@@ -7,9 +7,10 @@ takes one format for another, or does not know a kind of part, is then found out
 
 import base64
 import hashlib
+import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
@@ -141,12 +142,20 @@ def _find_lost(values: Iterable[tuple[str, Json]], recordings: list[Recording]) 
     # readers write `file: messages[3]` where this count has a path
     excused = {_path(place) for one in recordings for place in one.excused}
     contents = _RecordedContents(recordings)
+    seen: set[tuple[str, str]] = set()
+    nameless: list[Found] = []
     for place, value in values:
         for one in find(value, place):
-            if not contents.has(one) and not any(
-                _is_at(_path(one.place), each) for each in excused
-            ):
+            has_id = one.kind in ("call", "result") and not one.key.startswith("=")
+            if has_id:
+                seen.add((one.kind, one.key))
+            if contents.has(one) or any(_is_at(_path(one.place), each) for each in excused):
+                continue
+            if has_id or not one.key.startswith("="):
                 yield one
+            else:
+                nameless.append(one)
+    yield from (one for one in nameless if not contents.has_under_new_id(one, seen))
 
 
 def _path(place: str) -> str:
@@ -164,6 +173,8 @@ class _RecordedContents:
     def __init__(self, recordings: Iterable[Recording]) -> None:
         self._counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self._full: set[tuple[str, str]] = set()
+        self._names: dict[tuple[str, str], str] = {}
+        """The names of the calls and results that have ids."""
         texts: list[str] = []
         for recording in recordings:
             texts += recording.instructions.values()
@@ -183,9 +194,11 @@ class _RecordedContents:
         if call is not None:
             is_full = bool(call.args) or bool(part.provenance.malformed)
             self._add("call", call.id or f"={call.name}", is_full=is_full)
+            self._names["call", call.id or ""] = call.name or ""
         if result is not None:
             is_full = _is_full(result.response) or bool(result.parts)
             self._add("result", result.id or f"={result.name}", is_full=is_full)
+            self._names["result", result.id or ""] = result.name or ""
         if part.part_metadata is None and part.kind in ("text", "thought"):
             yield part.text or ""
             return
@@ -193,8 +206,9 @@ class _RecordedContents:
         yield from _strings(cast("Json", msgspec.to_builtins(part)))
         if part.opaque is not None:
             # kept as it was: it is what it says, and what stands inside of it is not read
+            foreign = object_in(part.opaque[1]).get("type") in _FOREIGN.get(part.opaque[0], ())
             for one in find(part.opaque[1], ""):
-                if one.place == "" or one.kind == "medium":
+                if (one.place == "" and not foreign) or one.kind == "medium":
                     self._add(one.kind, one.key, is_full=True)
         elif part.kind in ("media", "result"):
             for one in find(cast("Json", msgspec.to_builtins(part)), ""):
@@ -216,6 +230,19 @@ class _RecordedContents:
         if one.key.startswith("="):
             counts[one.key] -= 1
         return True
+
+    def has_under_new_id(self, one: Found, seen: Container[tuple[str, str]]) -> bool:
+        """Whether what has no id in the file is there under one that its reader made up."""
+        for place, name in self._names.items():
+            is_new = place[0] == one.kind and place[1] and place not in seen
+            if is_new and f"={name}" == one.key and (not one.full or place in self._full):
+                del self._names[place]
+                return True
+        return False
+
+
+_FOREIGN = {"openai-responses": ("tool_use", "tool_result")}
+"""What no provider of a dialect takes for a call or its result, though a reader keeps it."""
 
 
 def _strings(value: Json) -> Iterator[str]:
@@ -276,6 +303,7 @@ _IDS = (
     "tool_call_id",
     "toolUseId",
     "tool_use_id",
+    "tool_id",
     "id",
 )
 _NAMES = ("name", "toolName", "tool_name", "tool")
@@ -316,8 +344,7 @@ def _object(value: JsonObject, place: str, field: str, *, inside: bool) -> Itera
         return
     if is_call:
         name, id = _first(value, _NAMES) or _name_inside(value), _first(value, _IDS)
-        is_full = _carries(value, _CALL_NOTES)
-        yield Found("call", id or f"={name}", f"call `{name}`", place, is_full)
+        yield Found("call", id or f"={name}", f"call `{name}`", place, _has_arguments(value))
         if _is_answered(value):
             yield Found("result", id or f"={name}", f"result of `{name}`", place)
         return
@@ -344,10 +371,35 @@ def _count_authored(value: JsonObject, place: str) -> Iterator[Found] | None:
     """What a message holds that says who speaks in `from` or `author`; None for any other."""
     if isinstance(value.get("from"), str) and isinstance(value.get("value"), str):
         return _find_in_words(text_at(value, "value"), text_at(value, "from"), place)
+    words = text_at(value, "content")
+    if value.get("role") == "assistant" and "timestamp" in value and _NOTED_CALL.search(words):
+        return _find_noted_calls(words, place)
     content, author = object_in(value.get("content")), object_in(value.get("author"))
     if author.get("role") in _ROLES and "content_type" in content:
         return _find_in_content(value, content, place)
     return None
+
+
+_NOTED_CALL = re.compile(r"^@([\w.]+)\(([\w\-:.]+)\):\s*(?=\{)", re.M)
+"""How gptme notes a call of the provider's among the words of an answer."""
+
+
+def _find_noted_calls(text: str, place: str) -> Iterator[Found]:
+    """The texts of an answer, and the calls that are noted among them."""
+    start = 0
+    for match in _NOTED_CALL.finditer(text):
+        try:
+            arguments, length = json.JSONDecoder().raw_decode(text[match.end() :])
+        except ValueError:
+            continue
+        if match.start() < start:
+            continue
+        if words := _plain(text[start : match.start()]):
+            yield Found("text", words, f"{words[:40]!r}", place)
+        yield Found("call", match[2], f"call `{match[1]}`", place, bool(arguments))
+        start = match.end() + length
+    if words := _plain(text[start:]):
+        yield Found("text", words, f"{words[:40]!r}", place)
 
 
 def _find_in_words(text: str, speaker: str, place: str) -> Iterator[Found]:
@@ -358,7 +410,7 @@ def _find_in_words(text: str, speaker: str, place: str) -> Iterator[Found]:
         for call in _json_in(piece) if at % 2 else ():
             name = _first(object_in(call), _NAMES)
             if name:
-                id, is_full = _first(object_in(call), _IDS), _carries(object_in(call), _CALL_NOTES)
+                id, is_full = _first(object_in(call), _IDS), _has_arguments(object_in(call))
                 yield Found("call", id or f"={name}", f"call `{name}`", place, is_full)
                 break
         else:
@@ -402,19 +454,28 @@ def _declares_tool(value: JsonObject) -> bool:
     return isinstance(content, dict) and content.keys() == {"type", "function"}
 
 
+def _has_arguments(call: JsonObject) -> bool:
+    """Whether a call has arguments: where they have a field of their own, in that one."""
+    fields = {**call, **object_in(call.get("function")), **object_in(call.get("custom"))}
+    own = {key: fields[key] for key in _ARGUMENTS if key in fields}
+    return _carries(own or fields, _CALL_NOTES)
+
+
+_ARGUMENTS = ("args", "arguments", "input", "parameters")
+
+
 def _carries(value: JsonObject, notes: Collection[str]) -> bool:
     """Whether a call or a result holds more than what is said of it."""
-    fields = {**value, **object_in(value.get("function")), **object_in(value.get("custom"))}
     return any(
         _is_full(one) and one != "{}"
-        for key, one in fields.items()
+        for key, one in value.items()
         if key not in notes and key not in _IDS and key not in _NAMES
     )
 
 
 _CALL_NOTES = frozenset(
     ("type", "part_kind", "kind", "index", "status", "state", "title", "description", "time",
-     "timestamp", "displayName", "thought_signature", "thoughtSignature", "signature",
+     "timestamp", "ts", "displayName", "thought_signature", "thoughtSignature", "signature",
      "extra_content", "providerMetadata", "callProviderMetadata", "providerExecuted", "caller",
      "provider_name", "provider_details", "cache_control", "output", "result", "errorText",
      "error", "resultDisplay", "renderOutputAsMarkdown", "function", "custom", "sessionID",
@@ -425,7 +486,7 @@ _CALL_NOTES = frozenset(
 
 _RESULT_NOTES = frozenset(
     ("type", "part_kind", "role", "status", "isError", "is_error", "cache_control", "timestamp",
-     "outcome", "artifact", "additional_kwargs", "response_metadata", "providerMetadata",
+     "ts", "outcome", "artifact", "additional_kwargs", "response_metadata", "providerMetadata",
      "providerExecuted", "id", "dynamic", "tool_kind", "metadata", "retry_message", "scheduling",
      "willContinue", "will_continue", "provider_name", "provider_details", "created_by")
 )  # fmt: skip
@@ -598,7 +659,7 @@ def _words(value: Json, field: str = "") -> Iterator[str]:
             yield value
     elif isinstance(value, dict) and _medium(value, field) is None and not _is_display(value):
         # a call that is shown to people says there what it does
-        notes = {*_NOTES, "description"} if "displayName" in value else _NOTES
+        notes = {*_NOTES, *_SHOWN} if _is_call(value, field) else _NOTES
         if "message_type" in value:  # what a step says, taken apart
             notes = {*notes, "action", "thought"}
         for key, one in value.items():
@@ -606,8 +667,11 @@ def _words(value: Json, field: str = "") -> Iterator[str]:
                 yield from _words(one, key)
     elif isinstance(value, list):
         for one in value:
-            yield from _words(one)
+            yield from _words(one, field)
 
+
+_SHOWN = ("displayName", "display", "description")
+"""What a program shows people of a call."""
 
 _WORDY = 5
 """Letters of a text that is hardly a name or a sign."""

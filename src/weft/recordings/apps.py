@@ -1,9 +1,10 @@
-"""Chats of apps: ChatGPT's export, Kimi CLI's context, Aider's histories, and ShareGPT's turns.
+"""Chats of apps: ChatGPT's export, Kimi CLI's context, gptme, Aider's histories, ShareGPT's turns.
 
 None of them holds requests: a recording is what was said. Aider's histories are texts, and are made
 into JSON first. ShareGPT's turns have calls in the words, as Hermes writes them.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
@@ -12,14 +13,23 @@ import msgspec
 
 from weft.content import FunctionCall, Part, call_part, result_part, text_part, thought_part
 from weft.dialects import CHAT, dialect_named
-from weft.dialects.wire import joined_text, object_in, objects_in, text_at, text_response
+from weft.dialects.wire import (
+    joined_text,
+    linked_part,
+    object_in,
+    objects_in,
+    text_at,
+    text_response,
+)
 from weft.dialects.wire import result_part as shown_result
 from weft.errors import SessionError, UsageError
 from weft.recordings.coding import TranscriptLine
+from weft.recordings.providers import arguments_of
 from weft.recordings.recording import (
     Recording,
     Transcript,
     parse_json,
+    read_cost,
     read_usage,
     seconds,
     tools_of,
@@ -197,6 +207,157 @@ class _ChatGPT:
         for field in ("title", "url", "text", "result", "user_profile", "user_instructions"):
             texts += [text] if (text := text_at(content, field)) else []
         return "\n".join(one for one in texts if one)
+
+
+# --- the export of claude.ai
+
+
+def is_claude_ai(run: JsonObject) -> bool:
+    """Whether an object is a conversation of claude.ai's export."""
+    messages = objects_in(run.get("chat_messages"))
+    return bool(messages) and all("sender" in one for one in messages)
+
+
+def read_claude_ai(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A conversation: the branch that it ended on. Calls and results stand in one message."""
+    messages = objects_in(run.get("chat_messages"))
+    parents = {text_at(one, "uuid"): text_at(one, "parent_message_uuid") for one in messages}
+    chosen: set[str] = {*parents}
+    if any(parents.values()):
+        at = text_at(run, "current_leaf_message_uuid") or text_at(messages[-1], "uuid")
+        chosen = set()
+        while at in parents and at not in chosen:
+            chosen.add(at)
+            at = parents[at]
+    transcript = Transcript(where, format="claude-ai", provider="anthropic")
+    transcript.model = text_at(run, "model")
+    for number, message in enumerate(messages):
+        place = transcript.place = f"{where}: chat_messages[{number}]"
+        if text_at(message, "uuid") in chosen:
+            _take_claude_ai(transcript, message, number)
+        else:
+            transcript.leave_out("message", "it is on a branch that was left", place)
+    yield transcript.recording(text_at(run, "uuid") or id, answered=not transcript.is_waiting)
+
+
+def _take_claude_ai(transcript: Transcript, message: JsonObject, number: int) -> None:
+    time, parts = seconds(message.get("created_at")), list[Part]()
+    is_user = message.get("sender") == "human"
+
+    def flush() -> None:
+        if parts and is_user:
+            transcript.user([*parts], time=time)
+        elif parts:
+            transcript.answer([*parts], time=time, model=transcript.model)
+        parts.clear()
+
+    if message.get("files"):
+        why = "the export names them, and does not hold them"
+        transcript.put_aside("files of a message", why, transcript.place)
+    for one in objects_in(message.get("attachments")):
+        name, text = text_at(one, "file_name"), text_at(one, "extracted_content")
+        parts += [text_part(f"{name}\n{text}" if name else text)] if text else []
+    called = ""
+    for at, block in enumerate(objects_in(message.get("content"))):
+        kind = text_at(block, "type")
+        if kind == "text":
+            parts += [text_part(text)] if (text := text_at(block, "text")) else []
+        elif kind == "thinking":
+            parts += [thought_part(text)] if (text := text_at(block, "thinking")) else []
+        elif kind == "tool_use":
+            called = text_at(block, "id") or f"call_{number}_{at}"
+            parts.append(
+                call_part(text_at(block, "name"), object_in(block.get("input")), id=called)
+            )
+        elif kind == "tool_result":
+            flush()
+            content = block.get("content")
+            words = [text_at(one, "text") for one in objects_in(content)]
+            returned: Json = "\n".join(filter(None, words)) or content
+            response: JsonObject = {"error" if block.get("is_error") else "result": returned}
+            id = text_at(block, "tool_use_id") or called
+            transcript.results([result_part(text_at(block, "name"), response, id=id)], time=time)
+        else:
+            transcript.put_aside(f"block `{kind}`", "a notice for display", transcript.place)
+    if not objects_in(message.get("content")) and message.get("text"):
+        parts.append(text_part(text_at(message, "text")))
+    flush()
+
+
+# --- Continue
+
+
+def is_continue(run: JsonObject) -> bool:
+    """Whether an object is a session of Continue's: each message with what was added to it."""
+    history = objects_in(run.get("history"))
+    return bool(history) and all("role" in object_in(one.get("message")) for one in history)
+
+
+def read_continue(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A session. What the user added to a message is sent before it."""
+    transcript = Transcript(where, format="continue", provider=CHAT)
+    history = objects_in(run.get("history"))
+    answered = {text_at(object_in(one.get("message")), "toolCallId") for one in history}
+    thoughts: list[Part] = []
+    transcript.model = text_at(run, "chatModelTitle")
+    for at, item in enumerate(history):
+        message = object_in(item.get("message"))
+        transcript.place = f"{where}: history[{at}]"
+        role, parts = text_at(message, "role"), _read_continue(message.get("content"))
+        logs = objects_in(item.get("promptLogs"))
+        model = text_at(logs[-1], "modelTitle") if logs else transcript.model
+        if role == "thinking":
+            thoughts += [thought_part(part.text or "") for part in parts]
+        elif role == "system":
+            transcript.system += [part.text or "" for part in parts]
+        elif role == "tool":
+            text = "\n".join(part.text or "" for part in parts)
+            call = text_at(message, "toolCallId")
+            transcript.results([result_part("", {"result": text}, id=call)])
+        elif role == "assistant":
+            calls = objects_in(message.get("toolCalls"))
+            functions = [(one, object_in(one.get("function"))) for one in calls]
+            parts += [
+                call_part(text_at(function, "name"), arguments_of(function.get("arguments")),
+                          id=text_at(one, "id"))
+                for one, function in functions
+            ]  # fmt: skip
+            if thoughts or parts:
+                transcript.answer([*thoughts, *parts], model=model)
+            thoughts = []
+            states = objects_in(item.get("toolCallStates"))
+            results = [
+                _take_state(one) for one in states if text_at(one, "toolCallId") not in answered
+            ]
+            if any(results):
+                transcript.results(filter(None, results))
+        else:
+            added = [text_part(text) for one in objects_in(item.get("contextItems"))
+                     if (text := text_at(one, "content"))]  # fmt: skip
+            transcript.user([*added, *parts])
+    yield transcript.recording(text_at(run, "sessionId") or id, answered=not transcript.is_waiting)
+
+
+def _take_state(state: JsonObject) -> Part | None:
+    """What a call returned, where it is kept with the call; None where nothing did."""
+    output = objects_in(state.get("output"))
+    text = "\n".join(text_at(one, "content") for one in output)
+    response: JsonObject = {"result": text}
+    return result_part("", response, id=text_at(state, "toolCallId")) if output else None
+
+
+def _read_continue(content: Json) -> list[Part]:
+    """The content of a message: a text, or pieces."""
+    if isinstance(content, str):
+        return [text_part(content)] if content else []
+    parts: list[Part] = []
+    for piece in objects_in(content):
+        url = text_at(object_in(piece.get("imageUrl")), "url")
+        if url:
+            parts.append(linked_part(url, "image/png"))
+        elif piece.get("text"):
+            parts.append(text_part(text_at(piece, "text")))
+    return parts
 
 
 # --- ShareGPT: turns with `from` and `value`, and calls among the words
@@ -561,7 +722,7 @@ def is_kimi_code(row: JsonObject) -> bool:
 
 _KIMI_CODE = (
     "context.append_message", "context.append_loop_event", "profile.bind", "llm.tools_snapshot",
-    "runtime.set_binding",
+    "runtime.set_binding", "config.update", "tools.set_active_tools", "turn.prompt", "llm.request",
 )  # fmt: skip
 
 
@@ -623,7 +784,7 @@ class _KimiLog:
         elif kind == "context.undo":
             self.flush()
             self._take_back(row.get("count"), line.where)
-        elif kind == "profile.bind":
+        elif kind in ("profile.bind", "config.update") and "systemPrompt" in row:
             self.transcript.system = [text_at(row, "systemPrompt")]
         elif kind == "llm.tools_snapshot":
             declared: list[Json] = [
@@ -936,3 +1097,86 @@ def _read_sent(lines: Sequence[str]) -> Iterator[JsonObject]:
                 words.append(line)
     if (whole := take_message()) is not None:
         yield whole
+
+
+# --- gptme, which writes its calls among the words, and what tools return as system messages
+
+
+def is_gptme(messages: list[JsonObject]) -> bool:
+    """Whether a list is a conversation of gptme's: timed, and the system speaks amid it."""
+    roles = [one.get("role") for one in messages]
+    speakers = [one for one in roles if one != "system"]
+    start = roles.index(speakers[0]) if speakers else len(roles)
+    return (
+        "system" in roles[start:]
+        and all(one in ("system", "user", "assistant") for one in roles)
+        and all(isinstance(one.get("content"), str) and "timestamp" in one for one in messages)
+        and all(one.keys() <= _GPTME for one in messages)
+    )
+
+
+_GPTME = frozenset(
+    ("role", "content", "timestamp", "files", "file_hashes", "pinned", "hide", "quiet", "call_id",
+     "ephemeral_ttl", "metadata")
+)  # fmt: skip
+
+_GPTME_CALL = re.compile(r"^@([\w.]+)\(([\w\-:.]+)\):\s*(?=\{)", re.M)
+"""How a call of the provider's is written down: its tool, its id, and JSON after that."""
+
+
+def read_gptme(messages: list[Json], id: str, where: str) -> Recording:
+    """A conversation. Calls in blocks of code are words, and what ran them is told in words."""
+    transcript = Transcript(where, format="gptme", provider=CHAT)
+    for at, one in enumerate(messages):
+        message = object_in(one)
+        transcript.place = f"{where}: messages[{at}]"
+        time, text = seconds(message.get("timestamp")), text_at(message, "content")
+        role, call_id = text_at(message, "role"), text_at(message, "call_id")
+        facts = object_in(message.get("metadata"))
+        if message.get("files"):
+            why = "the conversation names them, and they are kept elsewhere"
+            transcript.put_aside("files of a message", why, transcript.place)
+        if role == "assistant":
+            counts = object_in(facts.get("usage")) or facts
+            transcript.answer(
+                [*_read_gptme_answer(text)],
+                time=time,
+                model=text_at(facts, "model"),
+                counts=_gptme_counts(counts),
+                cost=read_cost(facts),
+            )
+        elif role == "system" and not transcript.events:
+            transcript.system.append(text)
+        elif call_id and transcript.has_call(call_id):
+            transcript.results([result_part("", {"result": text}, id=call_id)], time=time)
+        elif text:
+            transcript.user([text_part(text)], time=time)
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _gptme_counts(counts: JsonObject) -> JsonObject:
+    """The tokens of an answer; what was cached is counted apart from the input."""
+    names = {"cache_read_tokens": "cache_read_input_tokens",
+             "cache_creation_tokens": "cache_creation_input_tokens"}  # fmt: skip
+    listed = ("input_tokens", "output_tokens", *names)
+    return {names.get(name, name): counts[name] for name in listed if name in counts}
+
+
+def _read_gptme_answer(text: str) -> Iterator[Part]:
+    """The words of an answer, and its calls where the provider made them."""
+    start = 0
+    calls: list[Part] = []
+    for match in _GPTME_CALL.finditer(text):
+        if match.start() < start:
+            continue
+        try:
+            arguments, length = json.JSONDecoder().raw_decode(text[match.end() :])
+        except ValueError:
+            continue
+        if text[start : match.start()].strip():
+            yield text_part(text[start : match.start()].strip())
+        calls.append(call_part(match[1], object_in(cast("Json", arguments)), id=match[2]))
+        start = match.end() + length
+    if text[start:].strip():
+        yield text_part(text[start:].strip())
+    yield from calls

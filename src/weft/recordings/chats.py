@@ -1,4 +1,4 @@
-"""Sessions of agents that people talk to in an editor or a window: Cline, Roo Code, Cursor, Goose.
+"""Sessions of agents that people talk to in an editor or a window: Cline, Cursor, Goose, Crush.
 
 Each keeps one object a session, or a line a message. Their blocks are Anthropic's, or much like
 them; files and notices stand among the blocks.
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from weft.content import Blob, Part, call_part, result_part, text_part, thought_part
 from weft.dialects import dialect_named
-from weft.dialects.wire import object_in, objects_in, text_at
+from weft.dialects.wire import linked_part, object_in, objects_in, text_at
 from weft.errors import SessionError, UsageError
 from weft.recordings.coding import TranscriptLine
 from weft.recordings.providers import arguments_of
@@ -312,3 +312,94 @@ _GOOSE: dict[str, Callable[[JsonObject], list[Part]] | None] = {
     "conversationCompacted": None,
 }
 """The kinds of what is in a message, and what reads them; what has none is for display."""
+
+
+# --- Crush
+
+
+def is_crush(messages: list[JsonObject]) -> bool:
+    """Whether a list is of Crush's messages, as its database has them."""
+    return all(
+        isinstance(one.get("parts"), list) and "role" in one and "created_at" in one
+        for one in messages
+    )
+
+
+def read_crush(messages: list[Json], id: str, where: str) -> Recording:
+    """A session of Crush: a message for each answer, its results in the next one."""
+    transcript = Transcript(where, format="crush")
+    for at, message in enumerate(messages):
+        transcript.place = f"{where}: messages[{at}]"
+        _take_crush(transcript, object_in(message))
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _take_crush(transcript: Transcript, message: JsonObject) -> None:
+    time, role = seconds(message.get("created_at")), text_at(message, "role")
+    spoken: list[Part] = []
+    results: list[Part] = []
+    end: JsonObject = {}
+    for part in objects_in(message.get("parts")):
+        kind = text_at(part, "type")
+        read = _CRUSH.get(kind)
+        if kind == "tool_result":
+            results.append(_crush_result(part))
+        elif kind == "finish":
+            end = part
+        elif read is None:
+            why = "its form is unknown"
+            transcript.put_aside(f"part `{kind}`", why, transcript.place)
+        else:
+            spoken += read(part)
+    if results:
+        transcript.results(results, time=time)
+    if message.get("is_summary_message") and spoken:
+        transcript.summary([part for part in spoken if not part.thought], time=time)
+    elif role == "assistant" and spoken:
+        reason = text_at(end, "reason")
+        failure = text_at(end, "error") or reason
+        transcript.answer(
+            spoken,
+            time=time,
+            model=text_at(message, "model"),
+            finish_reason=reason or None,
+            error=failure if reason in ("error", "canceled") else None,
+        )
+    elif role == "assistant":
+        failure = text_at(end, "error") or text_at(end, "reason") or "it broke off"
+        transcript.put_aside("answer", f"it is an error: {failure}", transcript.place)
+    elif spoken:
+        transcript.user(spoken, time=time)
+
+
+def _crush_result(part: JsonObject) -> Part:
+    key = "error" if part.get("is_error") else "result"
+    response: JsonObject = {key: part.get("content")}
+    id = text_at(part, "tool_call_id") or None
+    pictures = _picture({**part, "mimeType": part.get("mime_type")}) if part.get("data") else []
+    return show_media(result_part(text_at(part, "name"), response, id=id), pictures)
+
+
+def _crush_file(part: JsonObject) -> list[Part]:
+    """A file that the user attached; its fields are Go's."""
+    mime, data = text_at(part, "MIMEType"), text_at(part, "Data")
+    return [Part(inline_data=Blob(mime_type=mime, data=data))] if data else []
+
+
+def _crush_shell(part: JsonObject) -> list[Part]:
+    """A command that the user ran: the model is told it, what it printed and how it ended."""
+    words = f"$ {text_at(part, 'command')}\n{text_at(part, 'output')}"
+    return [text_part(f"{words}\n(exit code {part.get('exit_code')})")]
+
+
+_CRUSH: dict[str, Callable[[JsonObject], list[Part]]] = {
+    "text": _text,
+    "reasoning": _read_thought,
+    "tool_call": lambda part: [
+        call_part(text_at(part, "name"), arguments_of(part.get("input")), id=text_at(part, "id"))
+    ],
+    "binary": _crush_file,
+    "image_url": lambda part: [linked_part(text_at(part, "url"), "image/png")],
+    "shell_command": _crush_shell,
+}
+"""The kinds of what is in a message of Crush's, and what reads them."""

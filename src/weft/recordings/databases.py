@@ -1,4 +1,4 @@
-"""Databases of sessions: of google-adk, openai-agents, OpenCode, Goose, Grok CLI and LangGraph.
+"""Databases of sessions: google-adk, openai-agents, OpenCode, Crush, Goose, Grok CLI, LangGraph.
 
 They are read as data. The oldest schema of google-adk stores an event's actions pickled, and a
 pickle runs code when it is opened, so those are set aside by name. LangGraph packs objects by the
@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from weft.dialects.wire import object_in
+from weft.dialects.wire import object_in, objects_in
 from weft.errors import SessionError, describe_kind
 from weft.recordings.frameworks import read_events
 from weft.recordings.recording import Aside, Asides, Recording, raise_first, read_json, seconds
@@ -29,7 +29,7 @@ SQLITE = b"SQLite format 3\x00"
 _HINT = (
     "google-adk's databases have the tables `sessions` and `events`, those of openai-agents"
     " `agent_sessions` and `agent_messages`, OpenCode's `message` and `part`,"
-    " Goose's and Grok CLI's `messages`, LangGraph's `checkpoints`"
+    " Crush's, Goose's and Grok CLI's `messages`, LangGraph's `checkpoints`"
 )
 
 _JSON = (
@@ -56,8 +56,14 @@ def read_database(path: Path, read_items: ReadItems) -> Iterator[Recording]:
             sessions = reader.list_sessions()
             if sessions is not None:
                 format, listed = sessions
+                read: dict[str, Recording] = {}
                 for id, items in listed:
                     for one in read_items(format)(items, id, f"{name}: session {id}"):
+                        around, call = reader.parents.get(id, ("", ""))
+                        if around in read:
+                            one = one.started_by(read[around], call)
+                        elif format in _NESTED:
+                            read[id] = one
                         yield one._replace(aside=(*one.aside, *reader.mended.collect()))
                     reader.mended = Asides()
             else:
@@ -75,6 +81,8 @@ class _Database:
         self.database = database
         self.name = name
         self.mended = Asides()
+        self.parents: dict[str, tuple[str, str]] = {}
+        """The sessions of sub-agents: whose call started each, and the call."""
 
     def list_sessions(self) -> tuple[str, Iterator[tuple[str, list[Json]]]] | None:
         """The format of the messages in it, and those of each session; None for google-adk's."""
@@ -84,6 +92,8 @@ class _Database:
             return "goose", self.list_goose()
         if {"session_id", "seq", "message_json"} <= {*self._columns("messages")}:
             return "vercel", self.list_grok()
+        if {"session_id", "role", "parts", "model"} <= {*self._columns("messages")}:
+            return "crush", self.list_crush()
         if {"message_id", "session_id", "data"} <= {*self._columns("part")}:
             return "opencode", self.list_opencode()
         if {"thread_id", "checkpoint_id", "checkpoint"} <= {*self._columns("checkpoints")}:
@@ -108,6 +118,44 @@ class _Database:
             }
             sessions.setdefault(str(row["session_id"]), []).append(message)
         yield from sessions.items()
+
+    def list_crush(self) -> Iterator[tuple[str, list[Json]]]:
+        """The messages of each session of Crush, oldest first; parts without what is around them.
+
+        What is counted is that of a whole session. A sub-agent's has the id of its call.
+        """
+        for one in self.database.execute("SELECT * FROM sessions ORDER BY created_at, rowid"):
+            session = dict(cast("Mapping[str, Json]", one))
+            id, where = str(session["id"]), f"{self.name}: session {session['id']}"
+            messages: list[Json] = []
+            for row in self.database.execute(
+                "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, rowid", (id,)
+            ):
+                fields = dict(cast("Mapping[str, object]", row))
+                parts = read_json(str(row["parts"]), f"{where}: {row['id']}", self.mended.add)
+                is_last_summary = row["id"] == session.get("summary_message_id")
+                message: JsonObject = {
+                    "role": str(row["role"]),
+                    "model": str(row["model"] or ""),
+                    "created_at": _moment(row["created_at"]),
+                    "is_summary_message": is_last_summary or bool(fields.get("is_summary_message")),
+                    "parts": [*map(_plain_part, objects_in(parts))],
+                }
+                messages.append(message)
+            sent, received, cost = (session.get(name) or 0 for name in _CRUSH_COUNTS)
+            if sent or received or cost:
+                why = (
+                    f"of the session: {sent:,} sent and {received:,} received at the last count,"
+                    f" ${cost:.4f} in all, not of each answer"
+                )
+                self.mended.add("token counts", why, where)
+            around = session.get("parent_session_id")
+            if around:
+                self.parents[id] = str(around), id.rpartition("$$")[2]
+            if messages:
+                yield id, messages
+            else:
+                self.mended.add("session", "there is no message in it", where)
 
     def list_grok(self) -> Iterator[tuple[str, list[Json]]]:
         """The messages of each session of Grok CLI, which are those of the AI SDK."""
@@ -144,7 +192,8 @@ class _Database:
         for row in rows:
             inner = str(row["checkpoint_ns"] or "")  # a graph within a graph
             name = str(row["thread_id"]) + (f"/{inner}" if inner else "")
-            last[name] = str(row["type"]), bytes(row["checkpoint"])
+            data = row["checkpoint"]
+            last[name] = str(row["type"]), data.encode() if isinstance(data, str) else bytes(data)
         is_empty = True
         for name, (kind, data) in last.items():
             where = f"{self.name}: thread {name}"
@@ -182,6 +231,13 @@ class _Database:
     def recordings(self) -> Iterator[Recording]:
         """Its sessions, in the order they were made."""
         columns = {table: self._columns(table) for table in ("sessions", "events")}
+        if not columns["sessions"] and not columns["events"]:
+            names = ", ".join(sorted(self._list_tables())[:6])
+            raise SessionError(
+                f"no program that is known made it: its tables are {names or 'none'}",
+                where=self.name,
+                hint=_HINT,
+            )
         for table, needed in (("sessions", "app_name"), ("events", "session_id")):
             if needed not in columns[table]:
                 raise SessionError(
@@ -301,9 +357,28 @@ class _Database:
             for row in rows
         }
 
+    def _list_tables(self) -> list[str]:
+        rows = self.database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return [str(row[0]) for row in rows]
+
     def _columns(self, table: str) -> set[str]:
         rows = self.database.execute("SELECT name FROM pragma_table_info(?)", (table,))
         return {str(row[0]) for row in rows}
+
+
+_NESTED = ("crush",)
+"""The formats whose sessions may be those of sub-agents."""
+
+_CRUSH_COUNTS = ("prompt_tokens", "completion_tokens", "cost")
+
+
+def _plain_part(part: JsonObject) -> JsonObject:
+    """A part of Crush's without the object around its fields; why an answer failed is apart."""
+    data, kind = object_in(part.get("data")), part.get("type")
+    if kind != "finish":
+        return {**data, "type": kind}
+    words = [str(data[name]) for name in ("message", "details") if data.get(name)]
+    return {"type": kind, "reason": data.get("reason"), "error": ": ".join(words)}
 
 
 _EXT_OBJECTS = {1: 2, 2: 2, 4: 2, 5: 2}

@@ -339,6 +339,25 @@ def _open_phoenix(raw: JsonObject) -> Opened | None:
 # --- pages of an API, and saved states
 
 
+def _open_ingestion(raw: JsonObject) -> Opened | None:
+    """What Langfuse's clients send: events that make its observations, and that add to them."""
+    events = objects_in(raw.get("batch"))
+    named = [(text_at(one, "type"), object_in(one.get("body"))) for one in events]
+    if not named or not all(kind.endswith(("-create", "-update")) for kind, _ in named):
+        return None
+    rows: dict[str, JsonObject] = {}
+    omitted: list[tuple[str, str]] = []
+    for at, (kind, body) in enumerate(named):
+        what = kind.partition("-")[0]
+        if what in ("generation", "span", "event", "observation"):
+            id = text_at(body, "id") or str(at)
+            fields = {key: value for key, value in body.items() if value is not None}
+            rows[id] = {"type": what.upper(), "id": id, **rows.get(id, {}), **fields}
+        else:
+            omitted.append((f"event `{kind}`", f"batch[{at}]"))
+    return Opened([*rows.values()], omitted) if rows else None
+
+
 def _open_page(raw: JsonObject) -> Opened | None:
     """A page of a platform's API: a list of what it holds, and how to get the next page."""
     for name in (
@@ -471,6 +490,7 @@ def _either(value: JsonObject, *names: str) -> Json:
 _ENVELOPES: tuple[Callable[[JsonObject], Opened | None], ...] = (
     _open_bedrock, _open_helicone, _open_litellm, _open_answered_chat, _open_autogen_call,
     _open_batch, _open_vertex, _open_har, _open_cassette, _open_jaeger, _open_tempo, _open_phoenix,
+    _open_ingestion,
     _open_team, _open_steps, _open_checkpoint, _open_evals, _open_state,
 )  # fmt: skip
 """The first that finds something inside opens it."""
@@ -481,6 +501,26 @@ def open_page(raw: JsonObject, is_document: Callable[[JsonObject], bool]) -> Ope
     opened = _open_page(raw)
     listed = objects_in(opened.value) if opened is not None else []
     return opened if listed and all(map(is_document, listed)) else None
+
+
+def open_fields(
+    raw: JsonObject,
+    is_document: Callable[[JsonObject], bool],
+    is_talk: Callable[[list[Json]], bool],
+) -> dict[str, Json]:
+    """What is recorded in an object that no format knows, by its field.
+
+    Benchmarks and scripts keep a conversation, or a list of them, under names of their own.
+    """
+    recorded: dict[str, Json] = {}
+    for name, value in raw.items():
+        if isinstance(value, list) and is_talk(value):
+            recorded[name] = {"messages": value}
+        elif isinstance(value, dict | list):
+            inside = objects_in([value] if isinstance(value, dict) else value)
+            if inside and all(map(is_document, inside)):
+                recorded[name] = value
+    return recorded
 
 
 def open_states(values: Sequence[JsonObject]) -> Opened | None:

@@ -73,7 +73,11 @@ def read_langchain(messages: list[Json], id: str, where: str) -> Recording:
 
 
 def _langchain_fields(message: Json, where: str) -> tuple[str, JsonObject]:
-    """The type and the fields of a message in each of its three forms."""
+    """The type and the fields of a message in each of its forms."""
+    if isinstance(message, list) and len(message) == 2 and all(map(_is_text, message)):
+        role, content = message  # how graphs are given messages, and older states keep them
+        kinds: JsonObject = {"user": "human", "assistant": "ai"}
+        return str(kinds.get(str(role), role)), {"content": content}
     if not isinstance(message, dict):
         raise SessionError("a message is an object", where=where, hint=_LANGCHAIN_HINT)
     kind, fields = message.get("type"), message
@@ -93,6 +97,10 @@ def _langchain_fields(message: Json, where: str) -> tuple[str, JsonObject]:
     if isinstance(kind, str) and kind.endswith("MessageChunk"):
         kind = _SPOKEN.get(kind.removesuffix("Chunk"), kind)
     return str(kind), fields
+
+
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str)
 
 
 def _take_langchain(transcript: Transcript, kind: str, fields: JsonObject, where: str) -> None:

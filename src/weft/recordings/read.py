@@ -37,6 +37,9 @@ from weft.recordings.apps import (
     is_aider,
     is_aider_chat,
     is_chatgpt,
+    is_claude_ai,
+    is_continue,
+    is_gptme,
     is_kimi,
     is_kimi_code,
     is_kimi_wire,
@@ -44,6 +47,9 @@ from weft.recordings.apps import (
     read_aider_chat,
     read_aider_text,
     read_chatgpt,
+    read_claude_ai,
+    read_continue,
+    read_gptme,
     read_kimi,
     read_kimi_code,
     read_kimi_wire,
@@ -53,12 +59,14 @@ from weft.recordings.apps import (
 from weft.recordings.chats import (
     is_cline,
     is_cline_session,
+    is_crush,
     is_cursor,
     is_droid,
     is_goose,
     is_goose_session,
     read_cline,
     read_cline_session,
+    read_crush,
     read_cursor,
     read_droid,
     read_goose,
@@ -88,7 +96,7 @@ from weft.recordings.containers import (
     split_values,
 )
 from weft.recordings.databases import SQLITE, read_database
-from weft.recordings.envelopes import open_envelope, open_page, open_states
+from weft.recordings.envelopes import open_envelope, open_fields, open_page, open_states
 from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.frameworks import (
     is_langgraph_update,
@@ -137,14 +145,17 @@ from weft.recordings.runs import (
     is_autogen,
     is_copilot,
     is_gemini_lines,
+    is_gemini_stream,
     is_openhands,
     is_pi,
     is_qwen,
+    is_vibe_about,
     openhands_run,
     read_agent_framework,
     read_autogen,
     read_copilot,
     read_gemini_lines,
+    read_gemini_stream,
     read_openhands,
     read_pi,
     read_qwen,
@@ -159,6 +170,7 @@ from weft.recordings.spans import (
     graph_of_span,
     has_words,
     is_spans,
+    kind_of_span,
     list_spans,
     row_of_span,
 )
@@ -184,6 +196,8 @@ DOCUMENTS: tuple[Document, ...] = (
     Document("cline", is_cline_session, read_cline_session, "a session of Cline"),
     Document("aider", is_aider_chat, read_aider_chat, "a chat of Aider's"),
     Document("chatgpt", is_chatgpt, read_chatgpt, "a conversation of ChatGPT's export"),
+    Document("claude-ai", is_claude_ai, read_claude_ai, "a conversation of claude.ai's export"),
+    Document("continue", is_continue, read_continue, "a session of Continue"),
     Document("sharegpt", is_sharegpt, read_sharegpt, "turns with `from` and `value`"),
     Document("goose", is_goose_session, read_goose_session, "a session that Goose exported"),
     *RUNS,
@@ -219,12 +233,12 @@ def read_files(
     The error of a file is added to `failed`, if it is given, and stops no other file.
     """
     calls: list[Recording] = []
-    for path in _join_events([*files]):
+    for unit in _join_folders(files):
         try:
             for recording in (
-                _read_events(path, format=format, lenient=lenient)
-                if isinstance(path, list)
-                else read_file(path, format=format, lenient=lenient, progress=progress)
+                _read_folder(*unit, format=format, lenient=lenient)
+                if isinstance(unit, tuple)
+                else read_file(unit, format=format, lenient=lenient, progress=progress)
             ):
                 if recording.call is None:
                     yield recording
@@ -237,39 +251,89 @@ def read_files(
     yield from join_calls(calls, of_files=True)
 
 
+class _RecordingFolder(NamedTuple):
+    """A recording that is several files of a folder."""
+
+    read: Callable[[Path, Sequence[Path], Asides, bool], Json]
+    """The folder, its files, what is set aside, and whether to read on where one is broken."""
+    home: Path
+    """The folder of the recording."""
+
+
+def _folder_of(path: Path) -> _RecordingFolder | None:
+    """The folder that a file is a part of; None for a file that is a recording by itself."""
+    if path.name == _STATE or _EVENT.fullmatch(path.name):
+        events = path.parent / "events" if path.name == _STATE else path.parent
+        home = path.parent.parent if path.parent.name == "events" else path.parent
+        is_one = path.name != _STATE or any(map(_is_event, _list_folder(events)))
+        is_one = is_one or any(map(_is_event, _list_folder(path.parent)))
+        return _RecordingFolder(_read_openhands_folder, home) if is_one else None
+    if path.name in (_MESSAGES, _ABOUT):
+        about = path.with_name(_ABOUT)
+        if path.with_name(_MESSAGES).exists() and about.exists():
+            value = parse_json(about.read_bytes())
+            if isinstance(value, dict) and is_vibe_about(cast("JsonObject", value)):
+                return _RecordingFolder(_read_vibe_folder, path.parent)
+        return None
+    if path.suffix != ".json":
+        return None
+    store = next((one for one in [*path.parents][1:4] if _is_opencode_store(one)), None)
+    return None if store is None else _RecordingFolder(_read_opencode_store, store)
+
+
 _EVENT = re.compile(r"event-\d{5,}-[0-9a-f-]{36}\.json")
 """What OpenHands calls the files of a conversation, which has one for each event."""
 
 _STATE = "base_state.json"
 
-
-def _home_of(event: Path) -> Path:
-    """The folder of a conversation of OpenHands."""
-    return event.parent.parent if event.parent.name == "events" else event.parent
+_MESSAGES, _ABOUT = "messages.jsonl", "meta.json"
+"""The files of a session of Mistral Vibe."""
 
 
-def _join_events(files: Sequence[Path]) -> Iterator[Path | list[Path]]:
-    """The files, where those with the events of one conversation are one list."""
-    homes = {_home_of(path) for path in files if _EVENT.fullmatch(path.name)}
-    rest = [one for one in files if one.name != _STATE or one.parent not in homes]
-    for _, group in itertools.groupby(
-        rest, lambda one: one.parent if _EVENT.fullmatch(one.name) else one
-    ):
-        paths = [*group]
-        yield paths if _EVENT.fullmatch(paths[0].name) else paths[0]
+def _is_event(path: Path) -> bool:
+    return _EVENT.fullmatch(path.name) is not None
 
 
-def _read_events(
-    paths: Sequence[Path], *, format: str | None, lenient: bool
+def _list_folder(path: Path) -> list[Path]:
+    return sorted(path.iterdir()) if path.is_dir() else []
+
+
+def _is_opencode_store(path: Path) -> bool:
+    """Whether a folder is that in which older OpenCode keeps a file for each part."""
+    return (path / "message").is_dir() and (path / "part").is_dir()
+
+
+def _join_folders(files: Iterable[Path]) -> Iterator[Path | tuple[_RecordingFolder, list[Path]]]:
+    """The files, where those of one folder are one recording, in the place of the first."""
+    units: dict[Path | _RecordingFolder, list[Path]] = {}
+    for path in files:
+        units.setdefault(_folder_of(path) or path, []).append(path)
+    for unit, paths in units.items():
+        yield (unit, paths) if isinstance(unit, _RecordingFolder) else unit
+
+
+def _read_folder(
+    folder: _RecordingFolder, paths: Sequence[Path], *, format: str | None, lenient: bool
 ) -> Iterator[Recording]:
+    """The recordings of a folder."""
+    asides, home = Asides(), folder.home.resolve()
+    value = folder.read(home, paths, asides, lenient)
+    yield from _Values(home.name, format, lenient=lenient).whole(value, asides)
+
+
+def _read_openhands_folder(
+    home: Path, paths: Sequence[Path], asides: Asides, lenient: bool
+) -> Json:
     """A conversation of OpenHands: a file for each event, and its state next to them.
 
     The last file may be torn, since its writer may have been killed.
     """
-    home, asides = _home_of(paths[0]).resolve(), Asides()
     state = home / _STATE
     about = object_in(_read_value(state, asides)) if state.exists() else {}
     events: list[Json] = []
+    paths = [*filter(_is_event, paths)] or [
+        one for folder in (home / "events", home) for one in _list_folder(folder) if _is_event(one)
+    ]
     for path in paths:
         try:
             events.append(_read_value(path, asides))
@@ -277,8 +341,44 @@ def _read_events(
             if path is not paths[-1] and not lenient:
                 raise _with_way_on(error) from None
             asides.add("event that cannot be read", error.message, path.name)
-    values = _Values(home.name, format, lenient=lenient)
-    yield from values.whole(openhands_run(events, about), asides)
+    return openhands_run(events, about)
+
+
+def _read_vibe_folder(home: Path, paths: Sequence[Path], asides: Asides, lenient: bool) -> Json:
+    """A session of Mistral Vibe: a line for each message, and what it was held with next to it."""
+    messages: list[Json] = []
+    lines = _list_lines((home / _MESSAGES).read_bytes())
+    for number, line in lines:
+        where = f"{_MESSAGES}:{number}"
+        try:
+            messages.append(_read_line(line, where, asides))
+        except SessionError as error:
+            if (number, line) != lines[-1] and not lenient:
+                raise _with_way_on(error) from None
+            asides.add("line that cannot be read", error.message, where)
+    return {"metadata": _read_value(home / _ABOUT, asides), "messages": messages}
+
+
+def _read_opencode_store(home: Path, paths: Sequence[Path], asides: Asides, lenient: bool) -> Json:
+    """The sessions in the files of older OpenCode: one for each message, and for each part."""
+    names = {path.parent.relative_to(home.resolve()).parts[:2]
+             for one in paths if (path := one.resolve())}  # fmt: skip
+    sessions = {name[1] for name in names if name[0] == "message" and len(name) > 1}
+    for kind in sorted({name[0] for name in names} - {"message", "part", "session", "info"}):
+        asides.add(f"folder `{kind}`", "it is not part of a conversation", home.name)
+    listed: list[Json] = []
+    # a file of a part or of a session stands for the whole store
+    for session in sorted(sessions) or [one.name for one in _list_folder(home / "message")]:
+        messages: list[Json] = []
+        for path in _list_folder(home / "message" / session):
+            info = object_in(_read_value(path, asides))
+            id = text_at(info, "id") or path.stem
+            folders = (home / "part" / id, home / "part" / session / id)
+            parts = [_read_value(one, asides) for folder in folders for one in _list_folder(folder)]
+            messages.append({"info": {"id": id, "sessionID": session, **info}, "parts": parts})
+        if messages:
+            listed.append(messages)
+    return listed
 
 
 def _read_value(path: Path, asides: Asides) -> Json:
@@ -1128,7 +1228,7 @@ class _Values:
             raise SessionError("there is no recording in it", where=where, hint=FORMS)
         objects = [one for one in value if isinstance(one, dict)]
         documents = any(map(_is_document, objects)) or all(isinstance(one, list) for one in value)
-        if documents:
+        if documents or self._is_list_of_unknown(objects):
             states = open_states(objects) if len(objects) == len(value) else None
             if states is not None:
                 for what, place in states.omitted:
@@ -1157,6 +1257,12 @@ class _Values:
             recordings = [self._list(value, id if not single else self.stem, where)]
             placed = [(f"{where}: messages[{at}]", one) for at, one in enumerate(value)]
         yield from self._account(placed, recordings, where)
+
+    def _is_list_of_unknown(self, objects: list[JsonObject]) -> bool:
+        """Whether objects that no format knows hold recordings in their fields."""
+        if self.format is not None or _line_format_of(objects, None) or _format_of(objects, None):
+            return False
+        return any(open_fields(one, _is_document, _is_talk) for one in objects)
 
     def _list(self, messages: list[Json], id: str, where: str) -> Recording:
         """A list of messages in the format it has, or in the one that was named."""
@@ -1213,6 +1319,8 @@ class _Values:
             yield read_bedrock(request, label, where, response=response)
             return
         foreign = own is not None and own.name not in LISTS
+        if inner is None and _is_case(request):
+            dialect = ""
         # anything with messages looks like a chat request; one that was sent names a model
         if dialect and not foreign and (dialect != CHAT or "model" in request):
             recording = read_provider(
@@ -1232,7 +1340,8 @@ class _Values:
             yield recording._replace(aside=(*recording.aside, *beside))
             return
         if not isinstance(messages, list):
-            raise _unknown([raw], where)
+            yield from self._fields(raw, id, where)
+            return
         if not messages:
             raise SessionError("there is no message in it", where=where, hint=FORMS)
         if own is not None and own.name == CHAT:
@@ -1251,6 +1360,20 @@ class _Values:
             fields += find_other_fields(raw, _ENVELOPE, "request", where)
         yield recording._replace(aside=(*recording.aside, *fields))
 
+    def _fields(self, raw: JsonObject, id: str, where: str) -> Iterator[Recording]:
+        """The recordings in the fields of an object that no format knows; others are named."""
+        fields = open_fields(raw, _is_document, _is_talk) if self.format is None else {}
+        if not fields:
+            raise _unknown([raw], where)
+        asides = [*find_other_fields(raw, fields, f"`{next(iter(fields))}`", where)]
+        for name, value in fields.items():
+            label = id if len(fields) == 1 else f"{id}/{name}"
+            # a field's own messages are counted where they stand
+            place = f"{where}: {name}"
+            for recording in self.read(value, label, place, single=False):
+                yield recording._replace(aside=(*recording.aside, *asides))
+                asides = []
+
     def _document(self, raw: JsonObject, where: str) -> Document | None:
         """The form of an object that tells what it is, if no other was named."""
         if self.format is None:
@@ -1266,17 +1389,28 @@ class _Values:
         return wanted
 
     def _spans(self, raw: JsonObject, id: str, where: str) -> Iterator[Recording]:
-        """The calls of models in spans; other spans are named, and tools must have been called."""
-        for number, span in enumerate(list_spans(raw), 1):
+        """The calls of models in spans; other spans are named, and tools must have been called.
+
+        A span of a library may stand around that of the client which it calls: the call in it is
+        read. It ends later, and so may come in a later part of the file.
+        """
+        spans = list_spans(raw)
+        models = {span.id for span in spans if kind_of_span(span) == "model"}
+        inner = (span for span in spans if span.id in models and span.parent in models)
+        self.repeated |= {span.parent for span in inner if has_words(row_of_span(span)[2])}
+        for number, span in enumerate(spans, 1):
             place = f"{where}: span {span.id or number}"
             flavour, kind, row = row_of_span(span)
             self.agents[span.id] = (agent_of_span(span), span.parent)
             graph = graph_of_span(span)
             if graph is not None:
                 self.graphs[span.id] = graph
-            if kind == "model" and not has_words(row):
+            if kind == "model" and span.id and span.id in self.repeated:
+                self.skipped.add("span around a call", "the call in it is read", place)
+            elif kind == "model" and not has_words(row):
                 self.skipped.add("call of a model", NOT_CAPTURED, place)
             elif kind == "model":
+                self.repeated.add(span.parent)
                 whole = self._call_of_row(row, id, place, flavour)
                 # each by itself: what is joined later has the words of only one of two requests
                 yield from self._account([(place, expand_span(span))], [whole], place)
@@ -1314,6 +1448,22 @@ class _Values:
             request, dialect, model=recording.model, answer=response, source=where
         )
         return with_row(recording, exchange, row, format=format)
+
+
+def _is_case(row: JsonObject) -> bool:
+    """Whether an object is a row of a data set: an input, and at best the answer that is wanted."""
+    if "input" not in row or row.keys() & _BESIDE_INPUT:
+        return False
+    return isinstance(row["input"], str) or bool(row.keys() & _WANTED)
+
+
+_WANTED = frozenset(("target", "ideal", "expected", "expected_output", "reference"))
+
+_BESIDE_INPUT = frozenset(
+    ("model", "instructions", "tools", "previous_response_id", "conversation", "prompt", "stream",
+     "max_output_tokens", "dialect")
+)  # fmt: skip
+"""Fields of a request of OpenAI's Responses, next to its input."""
 
 
 def _with_tools(recording: Recording, tools: Json) -> Recording:
@@ -1452,7 +1602,8 @@ def _session(raw: JsonObject, where: str) -> Recording:
 def _is_document(row: JsonObject) -> bool:
     """Whether an object is a recording of its own and not a message of one."""
     # lines of Codex, Claude Code and pi have such keys too, and are parts of one conversation
-    if isinstance(row.get("payload"), dict) or "uuid" in row or row.get("type") == "agent_end":
+    is_line = "uuid" in row and "chat_messages" not in row
+    if isinstance(row.get("payload"), dict) or is_line or row.get("type") == "agent_end":
         return False
     if any(one.fits(row) for one in DOCUMENTS) or is_spans(row):
         return True
@@ -1466,6 +1617,16 @@ def _is_document(row: JsonObject) -> bool:
     return any(isinstance(row.get(key), list | dict) for key in keys) or (
         isinstance(row.get("input"), list | str) and "model" in row
     )
+
+
+def _is_talk(value: list[Json]) -> bool:
+    """Whether a list is of messages, and somebody answers in it."""
+    messages = [one for one in value if isinstance(one, dict)]
+    answers = any(
+        one.get("role") in ("assistant", "model") or one.get("type") in ("ai", "AIMessage")
+        for one in messages
+    )
+    return answers and len(messages) == len(value) and _format_of(messages, None) is not None
 
 
 # --- shapes of lists
@@ -1579,6 +1740,7 @@ LIST_FORMATS = (
     Format("cline", is_cline, read_cline, "the messages of a task of Cline or Roo Code"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
     Format("opencode", is_opencode, read_opencode, "what `opencode export` writes"),
+    Format("crush", is_crush, read_crush, "Crush's database"),
     Format("vercel", is_vercel, read_vercel, "model messages or UI messages of the AI SDK"),
     Format("bedrock", is_bedrock, _read_converse, "messages of Converse, or a request"),
     Format("gemini", _is_gemini, _provider("gemini"), "contents with parts, or a request"),
@@ -1592,6 +1754,7 @@ LIST_FORMATS = (
     Format(
         "anthropic", _is_anthropic, _provider("anthropic"), "messages with blocks, or a request"
     ),
+    Format("gptme", is_gptme, read_gptme, "a conversation of gptme"),
     Format("openai-chat", _is_chat, _provider("openai-chat"), "messages with roles, or a request"),
 )
 """Forms of lists, in the order in which they are tried: what says most about itself is first."""
@@ -1641,6 +1804,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat("kimi-cli", is_kimi_wire, 3, read_kimi_wire),
     LineFormat("kimi-code", is_kimi_code, 6, read_kimi_code),
     LineFormat("gemini-cli", is_gemini_lines, 3, read_gemini_lines),
+    LineFormat("gemini-cli", is_gemini_stream, 3, read_gemini_stream),
     LineFormat("openhands", is_openhands, 3, read_openhands),
     LineFormat("codex", is_codex_stream, 3, read_codex_stream),
     LineFormat("opencode", is_opencode_stream, 3, read_opencode_stream),

@@ -6,7 +6,7 @@ agent-framework. Each reader says who spoke, in order; what was never sent is se
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -16,6 +16,7 @@ from weft.dialects import CHAT, dialect_named
 from weft.dialects.wire import linked_part, object_in, objects_in, text_at
 from weft.errors import SessionError
 from weft.recordings.coding import TranscriptLine
+from weft.recordings.exchanges import ExchangeRecord
 from weft.recordings.providers import arguments_of, read_messages, take_answer
 from weft.recordings.recording import (
     AGENT,
@@ -24,6 +25,7 @@ from weft.recordings.recording import (
     Recording,
     Transcript,
     find_other_fields,
+    parse_json,
     read_cost,
     read_counts,
     seconds,
@@ -71,7 +73,8 @@ def _texts(content: Json) -> list[Part]:
 
 def _is_gemini_cli(run: JsonObject) -> bool:
     messages = objects_in(run.get("messages"))
-    return "sessionId" in run and any(one.get("type") == "gemini" for one in messages)
+    is_one = "projectHash" in run or any(one.get("type") == "gemini" for one in messages)
+    return "sessionId" in run and bool(messages) and is_one
 
 
 def _read_gemini_cli(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
@@ -189,6 +192,82 @@ def read_gemini_lines(
         yield one._replace(
             aside=(*one.aside, *asides.collect()), excused=one.excused | frozenset(excused)
         )
+
+
+def is_gemini_stream(row: JsonObject) -> bool:
+    """Whether a line is one that `gemini --output-format stream-json` prints."""
+    if row.get("type") == "init":
+        return "session_id" in row and "model" in row and "subtype" not in row
+    return row.get("type") in ("tool_use", "tool_result") and "tool_id" in row
+
+
+def read_gemini_stream(
+    lines: Sequence[TranscriptLine], name: str, where: str
+) -> Iterator[Recording]:
+    """What was said and done, run by run: a file may have several, one after the other."""
+    runs: list[list[TranscriptLine]] = [[]]
+    for line in lines:
+        ended = runs[-1] and text_at(runs[-1][-1].value, "type") == "result"
+        begins = text_at(line.value, "type") == "init"
+        if ended or (begins and any(text_at(one.value, "type") == "init" for one in runs[-1])):
+            runs.append([])
+        runs[-1].append(line)
+    for run in runs:
+        yield _read_gemini_run(run, name, where)
+
+
+def _read_gemini_run(lines: Sequence[TranscriptLine], name: str, where: str) -> Recording:
+    """One run. The pieces of a text and the calls after it are one answer."""
+    transcript = Transcript(where, format="gemini-cli", provider="gemini")
+    id, model = name, ""
+    text, calls = "", list[Part]()
+    time: float | None = None
+
+    def end_answer() -> None:
+        nonlocal text, calls
+        words = [text_part(text)] if text else []
+        if words or calls:
+            transcript.answer([*words, *calls], time=time, model=model)
+        text, calls = "", []
+
+    for line in lines:
+        row, kind = line.value, text_at(line.value, "type")
+        if kind == "message" and row.get("role") == "assistant":
+            if calls:
+                end_answer()
+            text += text_at(row, "content")
+        elif kind == "tool_use":
+            arguments, name_of_tool = object_in(row.get("parameters")), text_at(row, "tool_name")
+            calls.append(call_part(name_of_tool, arguments, id=text_at(row, "tool_id")))
+        else:
+            end_answer()
+        transcript.place, time = line.where, seconds(row.get("timestamp"))
+        if kind == "init":
+            id, model = text_at(row, "session_id") or id, text_at(row, "model")
+        elif kind == "message" and row.get("role") == "user":
+            transcript.user(_texts(row.get("content")), time=time)
+        elif kind == "tool_result":
+            failed = row.get("status") == "error"
+            returned = row.get("output") or object_in(row.get("error")).get("message") or ""
+            call_id = text_at(row, "tool_id")
+            transcript.results([_result(call_id, "", returned, failed=failed)], time=time)
+        elif kind == "result":
+            _note_result(transcript, row)
+        elif kind not in ("message", "tool_use"):
+            transcript.leave_out(f"line `{kind}`", "a notice for display", line.where)
+    end_answer()
+    return transcript.recording(id, answered=not transcript.is_waiting)
+
+
+def _note_result(transcript: Transcript, row: JsonObject) -> None:
+    """What a run ended with: its error, and what was counted of all of it."""
+    failure, stats = object_in(row.get("error")), object_in(row.get("stats"))
+    if failure:
+        transcript.put_aside("end of the run", text_at(failure, "message"), transcript.place)
+    sent, received = stats.get("input_tokens"), stats.get("output_tokens")
+    if isinstance(sent, int) and isinstance(received, int):
+        why = f"of the whole run: {sent:,} sent and {received:,} received, not of each answer"
+        transcript.put_aside("token counts", why, transcript.place)
 
 
 # --- Qwen Code, whose messages are Gemini's in lines of its own
@@ -848,33 +927,107 @@ def _is_swe_agent(run: JsonObject) -> bool:
 
 def _read_swe_agent(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
     """A trajectory with the history that was sent; the trajectory itself repeats it."""
-    messages: list[JsonObject] = []
     history = objects_in(run.get("history"))
     if not history:  # the last request holds all before it
         last = objects_in(run.get("trajectory"))[-1]
         answer: JsonObject = {"role": "assistant", "content": last.get("response")}
         history = [*objects_in(last.get("query")), answer]
-    for message in history:
-        ids = message.get("tool_call_ids")
-        fields = ("role", "content", "tool_calls")
-        plain: JsonObject = {key: message[key] for key in fields if key in message}
-        thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
-        if any(thoughts):
-            plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
-        if message.get("role") == "tool" and isinstance(ids, list) and ids:
-            plain["tool_call_id"] = ids[0]
-        messages.append({key: value for key, value in plain.items() if value is not None})
+    asides: list[Aside] = []
+    ends = next((at for at, one in enumerate(history) if _ends_run(one)), len(history))
+    if ends < len(history):
+        why = f"the program wrote how the run ended: {text_at(history[ends], 'content')}"
+        asides.append(Aside("message", why, len(history) - ends, (f"{where}: history[{ends}]",)))
+    messages = [_plain_swe_agent(one) for one in history[:ends]]
     chat = _read_chat(messages, text_at(run, "environment") or id, where, format="swe-agent")
-    options = object_in(run.get("replay_config"))
+    written = run.get("replay_config")  # newer versions write it as text
+    parsed = cast("Json", parse_json(written)) if isinstance(written, str) else written
+    options = object_in(parsed)
     model = text_at(object_in(object_in(options.get("agent")).get("model")), "name")
-    # the trajectory repeats the history
-    chat = chat._replace(excused=chat.excused | {f"{where}.trajectory"})
+    # the trajectory repeats the history, but for what was asked again
+    excused = {
+        f"{where}.trajectory",
+        *(f"{where}.history[{at}]" for at in range(ends, len(history))),
+    }
+    for at in _find_other_answers(objects_in(run.get("trajectory")), history):
+        why = "the history goes on without it: it was asked again, or the run ended with it"
+        asides.append(Aside("answer", why, 1, (f"{where}: trajectory[{at}]",)))
+    chat = chat._replace(excused=chat.excused | excused, aside=(*chat.aside, *asides))
     stats = object_in(object_in(run.get("info")).get("model_stats"))
     sent, received = stats.get("tokens_sent"), stats.get("tokens_received")
     if isinstance(sent, int) and isinstance(received, int):
         why = f"of the whole run: {sent:,} sent and {received:,} received, not of each answer"
         chat = chat._replace(aside=(*chat.aside, Aside("token counts", why, 1, (where,))))
-    yield _with_facts(chat, (), model=model)
+    recording = _with_facts(chat, (), model=model)
+    requests = _list_swe_requests(run, history[:ends], recording, model)
+    yield recording._replace(exchanges=requests)
+
+
+def _plain_swe_agent(message: JsonObject) -> JsonObject:
+    """A message of the history as it is sent."""
+    ids = message.get("tool_call_ids")
+    fields = ("role", "content", "tool_calls")
+    plain: JsonObject = {key: message[key] for key in fields if key in message}
+    thoughts = [text_at(one, "thinking") for one in objects_in(message.get("thinking_blocks"))]
+    if any(thoughts):
+        plain["reasoning_content"] = "\n\n".join(filter(None, thoughts))
+    if message.get("role") == "tool" and isinstance(ids, list) and ids:
+        plain["tool_call_id"] = ids[0]
+    return {key: value for key, value in plain.items() if value is not None}
+
+
+def _list_swe_requests(
+    run: JsonObject, history: Sequence[JsonObject], recording: Recording, model: str
+) -> tuple[ExchangeRecord, ...]:
+    """The requests as the steps have them: they leave out what old commands printed.
+
+    Older versions write down none; then the history is all there is.
+    """
+    spoken = [at for at, one in enumerate(history) if one.get("role") == "assistant"]
+    answers = [one for one in recording.session.events
+               if one.content is not None and one.content.role == "model"]  # fmt: skip
+    if len(spoken) != len(answers):
+        return ()
+    events = dict(zip(spoken, answers, strict=True))
+    exchanges: list[ExchangeRecord] = []
+    steps = objects_in(run.get("trajectory"))
+    requests = [(at, objects_in(step.get("query"))) for at, step in enumerate(steps)]
+    if steps and "messages" in steps[0]:
+        # what stood there after a step, with its answer and what came back, was asked next
+        after = [(at, objects_in(step.get("messages"))) for at, step in enumerate(steps)]
+        requests = [(0, after[0][1][:-2]), *after]
+    for number, request in requests:
+        event = events.pop(len(request), None)
+        if event is None or not all("role" in one for one in request):
+            continue
+        messages: list[Json] = [*map(_plain_swe_agent, request)]
+        exchanges.append(
+            ExchangeRecord(
+                number=len(exchanges) + 1,
+                event=event.id,
+                dialect=CHAT,
+                model=model,
+                body={"messages": messages, **({"model": model} if model else {})},
+                source=f"{recording.source}: trajectory[{number}]",
+            )
+        )
+    return tuple(exchanges)
+
+
+def _ends_run(message: JsonObject) -> bool:
+    """Whether an answer is SWE-agent's own word on why the run ended."""
+    text = text_at(message, "content")
+    return message.get("role") == "assistant" and text.startswith("Exit due to ")
+
+
+def _find_other_answers(
+    steps: Sequence[JsonObject], history: Sequence[JsonObject]
+) -> Iterator[int]:
+    """The steps whose answer, or the thought in it, stands nowhere in the history."""
+    spoken = "\0".join(part.text or "" for one in history for part in _texts(one.get("content")))
+    for at, step in enumerate(steps):
+        words = [text_at(step, name).strip() for name in ("response", "thought")]
+        if any(words) and not any(one and one in spoken for one in words):
+            yield at
 
 
 def _is_chat_run(run: JsonObject) -> bool:
@@ -977,6 +1130,72 @@ _NOTHING: Mapping[str, Json] = {}
 
 _MILLISECONDS = 1e11
 _DATED = 1e8
+
+
+# --- Mistral Vibe
+
+
+def is_vibe_about(about: JsonObject) -> bool:
+    """Whether an object is what Mistral Vibe writes down about a session, next to its messages."""
+    named = ("environment", "stats", "agent_profile", "start_time")
+    return isinstance(about.get("session_id"), str) and any(name in about for name in named)
+
+
+def _is_vibe(run: JsonObject) -> bool:
+    return isinstance(run.get("messages"), list) and is_vibe_about(object_in(run.get("metadata")))
+
+
+def _read_vibe(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
+    """A session: the chat, with the system text, the tools and the model of its metadata."""
+    about = object_in(run.get("metadata"))
+    config = object_in(about.get("config") or about.get("agent_config"))
+    written = objects_in(run.get("messages"))
+    messages = [
+        {**{key: value for key, value in one.items() if key not in _VIBE}, **_vibe_pictures(one)}
+        for one in written
+    ]
+    system = object_in(about.get("system_prompt"))
+    if system.get("content") and not any(one.get("role") == "system" for one in messages):
+        messages.insert(0, {"role": "system", "content": system["content"]})
+    tools = objects_in(about.get("tools_available") or run.get("tools_available"))
+    label = text_at(about, "session_id") or id
+    chat = _read_chat(messages, label, where, format="vibe", tools=tools)
+    chosen = text_at(config, "active_model")
+    models = [one for one in objects_in(config.get("models")) if one.get("alias") == chosen]
+    model = (text_at(models[0], "name") if models else "") or chosen
+    asides = [*chat.aside]
+    kept_elsewhere = sum(bool(one.get("images")) for one in written) - sum(
+        "image_url" in compact(one) for one in messages
+    )
+    if kept_elsewhere > 0:
+        why = "it is kept in another file"
+        asides.append(Aside("picture of a message", why, kept_elsewhere, (where,)))
+    stats = object_in(about.get("stats"))
+    sent, received = (stats.get(f"session_{one}_tokens") for one in ("prompt", "completion"))
+    if isinstance(sent, int) and isinstance(received, int):
+        why = f"of the session: {sent:,} sent and {received:,} received, not of each answer"
+        asides.append(Aside("token counts", why, 1, (where,)))
+    yield _with_facts(chat._replace(aside=tuple(asides)), (), model=model)
+
+
+_VIBE = frozenset(
+    ("images", "injected", "message_id", "reasoning_message_id", "reasoning_state",
+     "reasoning_signature", "user_display_content", "tool_result", "resources")
+)  # fmt: skip
+"""What is not sent of a message as it stands in the log."""
+
+
+def _vibe_pictures(message: JsonObject) -> JsonObject:
+    """The content of a message with the pictures that are in the log."""
+    pictures: list[Json] = []
+    for one in objects_in(message.get("images")):
+        data = text_at(object_in(one.get("source")), "data") or text_at(one, "data")
+        if data:
+            url = f"data:{text_at(one, 'mime_type') or 'image/png'};base64,{data}"
+            pictures.append({"type": "image_url", "image_url": {"url": url}})
+    if not pictures:
+        return {}
+    return {"content": [{"type": "text", "text": text_at(message, "content")}, *pictures]}
 
 
 # --- ATIF
@@ -1098,15 +1317,8 @@ def _read_inspect(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
         messages = [_inspect_message(one) for one in listed]
         events = objects_in(sample.get("events"))
         asked = [one for one in events if one.get("event") == "model"]
-        spoken = sum(one.get("role") == "assistant" for one in messages)
-        facts: list[JsonObject] = [
-            {
-                "usage": object_in(one.get("output")).get("usage"),
-                "time": one.get("timestamp"),
-                "model": one.get("model"),
-            }
-            for one in asked
-        ]
+        answers = [one for one in written if one.get("role") == "assistant"]
+        facts, beside = _match_calls(answers, asked)
         label = f"{sample.get('id', id)}-{sample.get('epoch', 1)}"
         chat = _read_chat(messages, label, place, format="inspect-ai")
         names = ("events", "output", "input", "attachments", "transcript")
@@ -1119,8 +1331,39 @@ def _read_inspect(run: JsonObject, id: str, where: str) -> Iterator[Recording]:
         aside = [
             Aside("sample's `events`", "they repeat the messages, step by step", 1, (place,))
         ] * bool(events)  # fmt: skip
+        for one in beside:
+            counts = read_counts(object_in(object_in(one.get("output")).get("usage")))
+            sent = (counts.prompt_token_count or 0) if counts is not None else 0
+            why = f"a scorer or another agent made it, {sent:,} tokens sent: it is in no sum"
+            aside.append(Aside(f"call of {text_at(one, 'model')}", why, 1, (place,)))
         chat = chat._replace(excused=chat.excused | repeated, aside=(*chat.aside, *aside))
-        yield _with_facts(chat, facts if len(facts) == spoken else (), model=model)
+        yield _with_facts(chat, facts, model=model)
+
+
+def _match_calls(
+    answers: Sequence[JsonObject], calls: Sequence[JsonObject]
+) -> tuple[list[JsonObject], list[JsonObject]]:
+    """What was counted of each answer, and the calls that none of the answers came from."""
+    ids: dict[str, JsonObject] = {}
+    for call in calls:
+        choices = objects_in(object_in(call.get("output")).get("choices"))
+        if choices and (id := text_at(object_in(choices[0].get("message")), "id")):
+            ids[id] = call
+    sources = [ids.get(text_at(one, "id"), _NO_CALL) for one in answers]
+    if not any(sources) and len(calls) == len(answers):
+        sources = [*calls]  # older logs have no ids
+    facts: list[JsonObject] = [
+        {
+            "usage": object_in(one.get("output")).get("usage"),
+            "time": one.get("timestamp"),
+            "model": one.get("model"),
+        }
+        for one in sources
+    ]
+    return facts, [one for one in calls if not any(one is each for each in sources)]
+
+
+_NO_CALL: JsonObject = {}
 
 
 def _with_stored(value: Json, stored: JsonObject) -> Json:
@@ -1380,6 +1623,7 @@ RUNS: tuple[Document, ...] = (
     Document("swe-agent", _is_swe_agent, _read_swe_agent, "a trajectory of SWE-agent"),
     Document("atif", _is_atif, _read_atif, "a trajectory in Harbor's interchange format"),
     Document("inspect-ai", _is_inspect, _read_inspect, "a log of an evaluation by inspect-ai"),
+    Document("vibe", _is_vibe, _read_vibe, "a session of Mistral Vibe"),
     Document("chat-run", _is_chat_run, _read_chat_run, "a chat with usage and times next to it"),
 )
 """Objects that tell what they are; the first that fits is taken."""

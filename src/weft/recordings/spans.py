@@ -7,7 +7,7 @@ asked, what was answered and what was counted, and `traces.py` reads that. Other
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import NamedTuple, cast
@@ -546,6 +546,7 @@ def _openinference_row(span: Span) -> JsonObject:
             _plain_message(answer) if isinstance(answer, dict) and "role" in answer
             else {"role": "assistant", "content": attributes["output.value"]}
         ]  # fmt: skip
+    _add_ids([*messages, *answered], attributes.get("output.value"))
     numbers = [*_numbers(attributes, "llm.input_messages.")]
     cut = max(numbers, default=-1) + 1 - len(messages)
     tools = [
@@ -571,6 +572,46 @@ def _openinference_row(span: Span) -> JsonObject:
         usage={key: value for key, value in usage.items() if value is not None},
     )
     return {**row, "cut": max(0, cut)}
+
+
+def _add_ids(messages: Sequence[JsonObject], answer: Json) -> None:
+    """Name the calls whose ids were left out: as the results do, or the answer as it came.
+
+    A call that nothing names has its number.
+    """
+    waiting: list[JsonObject] = []
+    for message in messages:
+        if message.get("role") == "tool":
+            call = next((one for one in waiting if not one.get("id")), None)
+            if call is not None and not any(
+                one.get("id") == message.get("tool_call_id") for one in waiting
+            ):
+                call["id"] = message.get("tool_call_id")
+        else:
+            waiting = objects_in(message.get("tool_calls"))
+    came = [*_list_calls(parse_value(answer))] if any(not one.get("id") for one in waiting) else []
+    for at, call in enumerate(waiting):
+        name = object_in(call.get("function")).get("name")
+        if not call.get("id") and at < len(came) and came[at][0] == name:
+            call["id"] = came[at][1]
+    for message in messages:
+        for at, call in enumerate(objects_in(message.get("tool_calls"))):
+            call["id"] = call.get("id") or f"call_{at}"
+
+
+def _list_calls(value: Json) -> Iterator[tuple[Json, Json]]:
+    """The names and the ids of the calls in an answer, wherever they stand; of two copies, one."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _list_calls(one)
+    elif isinstance(value, dict):
+        calls = objects_in(value.get("tool_calls"))
+        for call in calls:
+            name = call.get("name") or object_in(call.get("function")).get("name")
+            if call.get("id"):
+                yield name, call["id"]
+        for one in () if calls else value.values():
+            yield from _list_calls(one)
 
 
 def _integer(value: Json) -> Json:
@@ -609,14 +650,14 @@ def _openinference_message(fields: JsonObject) -> JsonObject:
     if calls:
         message["tool_calls"] = [
             {
-                "id": call.get("id") or f"call_{at}",
+                "id": call.get("id"),
                 "type": "function",
                 "function": {
                     "name": call.get("function.name"),
                     "arguments": call.get("function.arguments") or "{}",
                 },
             }
-            for at, call in enumerate(calls)
+            for call in calls
         ]
     if fields.get("tool_call_id"):
         message |= {"role": "tool", "tool_call_id": fields["tool_call_id"]}
