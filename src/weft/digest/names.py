@@ -18,8 +18,11 @@ def telling_names(text: str) -> list[str]:
     return [
         one
         for one in strings
-        if not (one.isalpha() and one[1:].islower())
-        if (one.isalnum() and not one.isalpha()) or _TELLING.search(one)
+        if (
+            not one[1:].islower() and _TELLING.search(one)
+            if one.isalpha()
+            else one.isalnum() or _TELLING.search(one)
+        )
     ]
 
 

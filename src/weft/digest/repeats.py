@@ -238,7 +238,7 @@ def _is_table(value: JsonObject) -> bool:
 
 def _has_table(value: Json) -> bool:
     """Whether an object looks like a table already, or the value is too deep to tell."""
-    level = [value] if isinstance(value, (dict, list)) else []
+    level: list[Json] = [value] if isinstance(value, (dict, list)) else []
     for _ in range(_DEEP):
         below: list[Json] = []
         for one in level:

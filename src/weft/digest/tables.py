@@ -234,7 +234,7 @@ def rows_that_stay(
         keep(at, FAILED if troubles[at] >= GRAVE else FAILED - 5)
     for column in known.compared:
         cells = known.cells[column]
-        amounts = [*map(float if _are_numbers(cells) else amount, cells)]
+        amounts = [*map(float, cells)] if _are_numbers(cells) else [*map(amount, cells)]
         low = min(one for one in amounts if one is not None)
         high = max(one for one in amounts if one is not None)
         if low < high:
