@@ -15,6 +15,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import splintr
 
 CACHED_TEXT = 2_000
-"""Longer texts are not kept in the cache of counts: blocks keep their own."""
+"""The counts of longer texts are kept by their hash, and the texts are not."""
 
 
 class Counter(Protocol):
@@ -65,8 +66,11 @@ class VocabularyCounter(msgspec.Struct, frozen=True):
     def count(self, text: str) -> int:
         """How many tokens the text has."""
         if len(text) > CACHED_TEXT:
-            return _encode_long(self.vocabulary, text)
+            return _long_counts.find(text, self.vocabulary, self._count)
         return _encode_cached(self.vocabulary, text)
+
+    def _count(self, text: str) -> int:
+        return _encode(self.vocabulary, text)
 
 
 class EstimateCounter(msgspec.Struct, frozen=True):
@@ -81,8 +85,11 @@ class EstimateCounter(msgspec.Struct, frozen=True):
     def count(self, text: str) -> int:
         """How many tokens the text has, estimated; at least one for any text."""
         if len(text) > CACHED_TEXT:
-            return _estimate_long(self.weights, self.vocabulary, text)
+            return _long_counts.find(text, (self.weights, self.vocabulary), self._count)
         return _estimate_cached(self.weights, self.vocabulary, text)
+
+    def _count(self, text: str) -> int:
+        return _estimate(self.weights, self.vocabulary, text)
 
 
 @functools.lru_cache(maxsize=512)
@@ -403,9 +410,38 @@ def _word_counter(vocabulary: str) -> Callable[[str], int]:
 
 _encode_cached = functools.lru_cache(maxsize=8192)(_encode)
 _estimate_cached = functools.lru_cache(maxsize=8192)(_estimate)
-# few of these, since they are large: a long text is counted in every request that has it
-_encode_long = functools.lru_cache(maxsize=64)(_encode)
-_estimate_long = functools.lru_cache(maxsize=64)(_estimate)
+
+
+class _LongCounts:
+    """The counts of long texts by their hash, the latest.
+
+    A long text is counted in every request that has it, under whatever policy. Thousands of texts
+    would take too much room, and their hashes take next to none.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, bytes], int] = {}
+        self._lock = Lock()
+
+    def find(self, text: str, counter: object, count: Callable[[str], int]) -> int:
+        """What `counter` says of a text; `count` tells where nobody has asked yet."""
+        from hashlib import blake2b
+
+        key = counter, blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        known = self._known.get(key)
+        if known is None:
+            known = count(text)
+            with self._lock:
+                self._known[key] = known
+                if len(self._known) > _MOST_LONG:
+                    del self._known[next(iter(self._known))]
+        return known
+
+
+_MOST_LONG = 16_384
+"""How many counts of long texts are kept."""
+
+_long_counts = _LongCounts()
 
 
 # --- tools as TypeScript

@@ -205,6 +205,23 @@ def test_longer_texts_cost_more(first: str, second: str) -> None:
         assert count(f"{first} {second}") >= max(count(first), count(second))
 
 
+@pytest.mark.parametrize("model", ["gpt-5", "claude-opus-5"])
+def test_a_long_text_is_counted_once_however_many_there_are(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = counter_for(model).count
+    texts = [f"{model} {number} " + "word " * 500 for number in range(300)]
+    sizes = [*map(count, texts)]
+
+    def refuse(vocabulary: str, text: str) -> int:
+        raise AssertionError(f"counted again: {text[:40]}")
+
+    monkeypatch.setattr(tokens, "_encode", refuse)
+    assert [*map(count, texts)] == sizes
+    with pytest.raises(AssertionError, match="counted again"):
+        count(texts[0] + "!")
+
+
 @pytest.fixture
 def without_splintr(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     real = builtins.__import__

@@ -95,23 +95,43 @@ _ANY = late_pattern(r"(?i)\b0|\bno\b|\bnone|zero|without|\bany\b|nu?ll?\b|false|
 """Without one of these nothing says so."""
 
 
+_CODE_WORDS = ("http/", "status", "exit", "return", "errno", "rc")
+_LEVELS = "EFW"
+"""A text without any of these has no status or exit code, and no level of one letter."""
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
 def troubles_in(lines: Sequence[str]) -> list[float]:
-    """The weight of each line by the failure it tells of; 0.0 where it tells of none."""
-    stems = _stems_in("\n".join(lines))
-    return [trouble_in(line, stems) for line in lines]
+    """The weight of each line by the failure it tells of; 0.0 where it tells of none.
+
+    What the lines together have none of is not looked for in each of them.
+    """
+    text = "\n".join(lines)
+    # lines that differ in numbers only are looked at once: no stem has a digit
+    lowered = "\n".join({*text.lower().translate(_NO_DIGITS).split("\n")})
+    stems = _stems_in(lowered)
+    has_code = any(word in lowered for word in _CODE_WORDS)
+    has_level = any(letter in text for letter in _LEVELS)
+    if not (stems or has_code or has_level):
+        return [0.0] * len(lines)
+    troubles: list[float] = []
+    for line in lines:
+        near = line[:_LETTERS]
+        trouble = _weigh_words(near, stems) if stems else 0.0
+        trouble = max(trouble, _weigh_code(near)) if has_code else trouble
+        troubles.append(max(trouble, _weigh_letter(near)) if has_level else trouble)
+    return troubles
 
 
-def _stems_in(text: str) -> list[str]:
-    """Which of the stems a text has: what it has none of is not looked for in each line."""
-    lowered = text.lower()
+def _stems_in(lowered: str) -> list[str]:
+    """Which of the stems a text in lower case has."""
     return [stem for stem in _STEMS if stem in lowered]
 
 
-def trouble_in(line: str, stems: Sequence[str] = _STEMS) -> float:
+def trouble_in(line: str) -> float:
     """The weight of a line that tells of a failure; 0.0 for any other line."""
     near = line[:_LETTERS]
-    words = _weigh_words(near, stems) if stems else 0.0
-    return max(words, _weigh_code(near), _weigh_letter(near))
+    return max(_weigh_words(near, _STEMS), _weigh_code(near), _weigh_letter(near))
 
 
 def _weigh_words(near: str, stems: Sequence[str]) -> float:
@@ -134,7 +154,8 @@ def _weigh_code(near: str) -> float:
 
 
 def _weigh_letter(near: str) -> float:
-    if _LETTER_LEVEL.search(near[:200]) is None:
+    near = near[:200]
+    if not any(letter in near for letter in _LEVELS) or _LETTER_LEVEL.search(near) is None:
         return 0.0
     return TROUBLE if near[0] == "W" else GRAVE
 
@@ -260,7 +281,7 @@ def kinds_of(lines: Sequence[str]) -> LineKinds:
     """Which lines are alike; one that tells of a failure is not like one that does not."""
     known: dict[str, str] = {}
     plain = [_plain_form(line[:_LETTERS], known) for line in lines]
-    stems = _stems_in("\n".join(known.values()))
+    stems = _stems_in("\n".join(known.values()).lower())
     # of lines that differ in numbers one is looked at, and each only if that one is amiss
     amiss = {
         form: (

@@ -93,8 +93,10 @@ def read_query(
         carried = [line for one in texts if "\n" in one for line in one.split("\n")]
     weights = dict(names_of("\n".join((words, command))))
     for text, share in (*((one, EARLIER) for one in earlier), (question, QUESTION)):
-        for name, weight in names_of(text).items():
-            weights[name] = max(weights.get(name, 0.0), weight * share)
+        shared = _names_by_share(text, share)
+        both = [name for name in weights if name in shared]
+        heavier = {name: max(weights[name], shared[name]) for name in both}
+        weights = {**weights, **shared, **heavier}
     numbers = tuple(dict.fromkeys(map(int, _NUMBER.findall(head))))
     match = _SPAN.search(head)
     span = (int(match[1]), int(match[2])) if match else None
@@ -140,6 +142,12 @@ def names_of(text: str) -> Mapping[str, float]:
             weight = 0.8
         weights[lowered] = max(weights.get(lowered, 0.0), weight)
     return weights
+
+
+@lru_cache(maxsize=256)
+def _names_by_share(text: str, share: float) -> Mapping[str, float]:
+    """The names of a text that stands before many calls, with a share of their weights."""
+    return {name: weight * share for name, weight in names_of(text).items()}
 
 
 def fits(lines: Iterable[str], asked: CallQuery) -> list[float]:

@@ -409,18 +409,17 @@ _LONGEST = 120
 @lru_cache(maxsize=4096)
 def names_in(text: str) -> tuple[str, ...]:
     """Paths, identifiers, numbers and long words, each once, in their order."""
-    return tuple(_gains_in(text)[0])
+    names = [name.strip(".:-") for name in dict.fromkeys(_NAME.findall(text))]
+    return tuple(dict.fromkeys([one for one in names if _SHORTEST <= len(one) <= _LONGEST]))
 
 
 @lru_cache(maxsize=16_384)
 def _line_gains(line: str) -> tuple[dict[str, float], float]:
-    """As `_gains_in`, remembered: a text is digested in more than one size."""
-    return _gains_in(line)
+    """The names of a line with what each is worth, and what they are worth together.
 
-
-def _gains_in(text: str) -> tuple[dict[str, float], float]:
-    """The names of a text with what each is worth, and what they are worth together."""
-    names = [name.strip(".:-") for name in _NAME.findall(text)]
+    They are remembered: a text is digested in more than one size.
+    """
+    names = [name.strip(".:-") for name in _NAME.findall(line)]
     gains = {one: worth(one) for one in names if _SHORTEST <= len(one) <= _LONGEST}
     return gains, sum(gains.values())
 

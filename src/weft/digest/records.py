@@ -218,8 +218,9 @@ def _gather_documents(value: Json, documents: list[str], depth: int) -> None:
             documents.append(value)
     elif isinstance(value, (list, dict)):
         for item in value[:200] if isinstance(value, list) else value.values():
-            if isinstance(item, (list, dict)) or (isinstance(item, str) and len(item) >= _LONG):
-                _gather_documents(item, documents, depth + 1)
+            if item.__class__ in _BARE or (isinstance(item, str) and len(item) < _LONG):
+                continue
+            _gather_documents(item, documents, depth + 1)
 
 
 # --- lists of records
@@ -244,6 +245,8 @@ class RecordTable(NamedTuple):
     filled: float
     """The share of the cells that the records have."""
     ends: frozenset[int] = frozenset()
+    bare: frozenset[int] = frozenset()
+    """Columns whose cells are shown as they are, in any detail."""
 
 
 def record_table(value: Json) -> RecordTable | None:
@@ -295,18 +298,17 @@ def _given_table(value: JsonObject) -> RecordTable | None:
     columns, rows, groups = value.get(COLUMNS), value.get(ROWS), value.get(GROUPS)
     if len(value) != 2 or not isinstance(columns, list) or len(columns) < 1:
         return None
-    units: list[list[int]] = []
-    table: list[list[Json]] = []
-    for one in rows if isinstance(rows, list) else groups if isinstance(groups, list) else ():
-        members = [one] if isinstance(rows, list) else one if isinstance(one, list) else []
-        units.append([*range(len(table), len(table) + len(members))])
-        for row in members:
-            if not isinstance(row, list) or len(row) != len(columns):
-                return None
-            table.append(row)
-    if not table:
-        return None
     grouped = not isinstance(rows, list)
+    units: list[list[int]] = []
+    members: list[Json] = rows if isinstance(rows, list) else []
+    for one in groups if grouped and isinstance(groups, list) else ():
+        group = one if isinstance(one, list) else []
+        units.append([*range(len(members), len(members) + len(group))])
+        members += group
+    table = [row for row in members if isinstance(row, list) and len(row) == len(columns)]
+    if not table or len(table) < len(members):
+        return None
+    units = units or [[at] for at in range(len(table))]
     return _table_of([*map(str, columns)], table, units, grouped=grouped, filled=1.0)
 
 
@@ -375,17 +377,14 @@ def _table_of(
         }
     same = {
         column
-        for column, first in enumerate(rows[0])
-        if len(rows) > 2
-        and [row[column] for row in rows].count(first) == len(rows)
-        and len(compact(first)) <= 80
+        for column, cells in enumerate(look.cells)
+        if len(rows) > 2 and cells.count(cells[0]) == len(rows) and len(compact(cells[0])) <= 80
     }
     needed = {*look.compared, *look.states}
     needed |= {
         column
         for column, name in enumerate(columns)
-        if _is_telling(name.rpartition(".")[2])
-        and not _mostly_long([row[column] for row in rows[:_SAMPLE]])
+        if _is_telling(name.rpartition(".")[2]) and not _mostly_long(look.cells[column][:_SAMPLE])
     }
     return RecordTable(
         columns,
@@ -397,7 +396,16 @@ def _table_of(
         frozenset(needed),
         filled,
         frozenset(row for row, how in staying.items() if how >= END),
+        frozenset(column for column, cells in enumerate(look.cells) if _are_bare(cells)),
     )
+
+
+def _are_bare(cells: Sequence[Json]) -> bool:
+    """Whether all cells are shown as they are, in any detail."""
+    if {*map(type, cells)} <= _BARE:
+        return True
+    texts = [cell for cell in cells if cell.__class__ not in _BARE]
+    return all(isinstance(cell, str) and len(cell) <= _WHOLE for cell in texts)
 
 
 def _mostly_long(cells: Sequence[Json]) -> bool:
@@ -423,6 +431,7 @@ class _Shower:
         self._row_texts: dict[int, str] = {}
         self._stays: dict[int, dict[int, float]] = {}
         self._wanted_units: dict[int, list[int]] = {}
+        self._firm_units: dict[int, list[int]] = {}
 
     def value(self, value: Json, detail: Detail, texts: dict[str, str]) -> Json:
         """The value; what is too much is replaced by its size."""
@@ -473,7 +482,11 @@ class _Shower:
         if gone:
             fields["left out columns"] = [_full_name(table, at) for at in sorted(gone)]
 
+        are_bare = table.bare.issuperset(places)
+
         def cells(row: int) -> Json:
+            if are_bare:
+                return [*map(table.rows[row].__getitem__, places)]
             return [
                 cell
                 if cell.__class__ in _BARE or (isinstance(cell, str) and len(cell) <= _WHOLE)
@@ -519,15 +532,12 @@ class _Shower:
 
     def _name_rows(self, table: RecordTable, gap: list[int]) -> str:
         """What the rows that are left out are called, as far as there is room."""
-        rows = [table.rows[row] for at in gap[: self._detail.rows * 4] for row in table.units[at]]
         column = next((at for at, name in enumerate(table.columns) if _is_telling(name)), None)
         if column is None or self._detail.rows < 2:
             return ""
-        names = [
-            str(row[column])
-            for row in rows
-            if isinstance(row[column], str | int) and len(str(row[column])) <= 24
-        ]
+        rows = (row for at in gap[: self._detail.rows * 4] for row in table.units[at])
+        cells = [cell for row in rows if isinstance(cell := table.rows[row][column], str | int)]
+        names = [name for name in map(str, cells) if len(name) <= 24]
         missing = sum(map(len, map(table.units.__getitem__, gap)))
         more = ", …" if len(names) < missing else ""
         return f": {', '.join(names)}{more}" if names else ""
@@ -535,7 +545,10 @@ class _Shower:
     def _choose_units(self, table: RecordTable) -> set[int]:
         """The units that are shown: those that stay, those that were asked for, and the ends."""
         detail, size = self._detail, len(table.units)
-        firm = sorted(table.stays, key=lambda at: (-table.stays[at], at))
+        firm = self._firm_units.get(id(table))
+        if firm is None:
+            firm = sorted(table.stays, key=lambda at: (-table.stays[at], at))
+            self._firm_units[id(table)] = firm
         if detail.ends_only:
             firm = [at for at in firm if table.stays[at] >= END]
         asked = self._wanted_units.get(id(table))

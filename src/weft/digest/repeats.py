@@ -164,6 +164,8 @@ _DEEP = 24
 _STEP = "."
 """What joins the names of a field and of the one below it."""
 
+_CONTAINERS = frozenset((dict, list))
+
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
@@ -205,7 +207,7 @@ def tabled_object(value: JsonObject) -> JsonObject:
 
 def make_tables(value: Json) -> Json:
     """A value with tables for its lists of records; itself where it has none, or one already."""
-    return value if _has_table(value, 0) else _make_table(value, 0)
+    return value if _has_table(value) else _make_table(value, 0)
 
 
 def undo_tables(value: Json) -> Json:
@@ -217,10 +219,13 @@ def undo_tables(value: Json) -> Json:
     columns, rows, groups = value.get(COLUMNS), value.get(ROWS), value.get(GROUPS)
     if _is_table(value) and isinstance(columns, list):
         names = [str(name).split(_STEP) for name in columns]
+        plain = [] if any(len(path) > 1 for path in names) else [*map(str, columns)]
         if isinstance(rows, list):
-            return [_record(row, names) for row in rows]
+            return [_record(row, names, plain) for row in rows]
         if isinstance(groups, list) and all(isinstance(one, list) for one in groups):
-            return [[_record(row, names) for row in cast("list[Json]", one)] for one in groups]
+            return [
+                [_record(row, names, plain) for row in cast("list[Json]", one)] for one in groups
+            ]
     return {
         name: undo_tables(one) if isinstance(one, (dict, list)) else one
         for name, one in value.items()
@@ -231,16 +236,22 @@ def _is_table(value: JsonObject) -> bool:
     return COLUMNS in value and value.keys() in ({COLUMNS, ROWS}, {COLUMNS, GROUPS})
 
 
-def _has_table(value: Json, depth: int) -> bool:
+def _has_table(value: Json) -> bool:
     """Whether an object looks like a table already, or the value is too deep to tell."""
-    if not isinstance(value, (dict, list)) or not value:
-        return depth > _DEEP
-    if depth >= _DEEP or (isinstance(value, dict) and _is_table(value)):
-        return True
-    for one in value.values() if isinstance(value, dict) else value:
-        if isinstance(one, (dict, list)) and _has_table(one, depth + 1):
-            return True
-    return False
+    level: list[Json] = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(_DEEP):
+        below: list[Json] = []
+        for one in level:
+            if isinstance(one, dict):
+                if COLUMNS in one and _is_table(one):
+                    return True
+                below += [each for each in one.values() if each.__class__ in _CONTAINERS]
+            elif isinstance(one, list):
+                below += [each for each in one if each.__class__ in _CONTAINERS]
+        if not below:
+            return False
+        level = below
+    return any(level)
 
 
 def _make_table(value: Json, depth: int) -> Json:
@@ -277,6 +288,10 @@ def _cells(records: list[Json]) -> tuple[list[Json], list[Json]] | None:
     objects = [one for one in records if isinstance(one, dict) and one]
     if len(objects) < max(_LEAST_RECORDS, len(records)):
         return None
+    if not any(each.__class__ in _CONTAINERS for one in objects for each in one.values()):
+        if len({*map(tuple, objects)}) > 1:
+            return None
+        return [*objects[0]], [[*one.values()] for one in objects]
     flat = [leaf_fields(one, _STEP) for one in objects]
     if any(list(one) != list(flat[0]) for one in flat):
         # some have deeper objects than others: then only the outer fields are columns
@@ -290,10 +305,12 @@ def _cells(records: list[Json]) -> tuple[list[Json], list[Json]] | None:
     return [*flat[0]], rows
 
 
-def _record(row: Json, names: list[list[str]]) -> Json:
-    """A row as the record it was."""
+def _record(row: Json, names: list[list[str]], plain: list[str]) -> Json:
+    """A row as the record it was; `plain` are the names where none of them has a step."""
     if not isinstance(row, list) or len(row) != len(names):
         raise ValueError("a row has a cell for each column")
+    if plain and _CONTAINERS.isdisjoint(map(type, row)):
+        return dict(zip(plain, row, strict=True))
     record: JsonObject = {}
     for path, cell in zip(names, row, strict=True):
         at = record

@@ -9,12 +9,13 @@ Top to bottom: what is compared, rows that stay, tables in a text.
 """
 
 import csv
+import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import groupby
-from typing import NamedTuple
+from itertools import groupby, zip_longest
+from typing import NamedTuple, TypeGuard, cast
 
 from weft.digest.alike import GRAVE, kinds_of, troubles_in
 from weft.late import late_pattern
@@ -46,6 +47,8 @@ _AMOUNT = re.compile(
     r"\s?(%|[kKMGTP]i?B?|[bB](?:ytes)?|[$€£¥₹]|[A-Za-z]{1,4}(?:/[A-Za-z]{1,3})?)?\)?"
 )
 _DIGIT, _PLAIN = re.compile(r"[0-9]"), re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_WORDED = re.compile(r"[A-Za-z]{3}(?:[a-z]*[ ,-]|\s)")
+"""How an amount begins that begins with a letter: with a currency, a day or a month."""
 _GROUPING = re.compile(r"[,_'\u00a0\u202f]")
 _SIZE = re.compile(r"[kKMGTP]i?B?")
 _SCALE = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
@@ -59,6 +62,8 @@ def amount_of(text: str) -> float | None:
         return None
     if _PLAIN.fullmatch(bare) is not None:
         return float(bare)
+    if bare[0].isalpha() and _WORDED.match(bare) is None:  # most cells are names
+        return None
     if (match := _AMOUNT.fullmatch(bare)) is not None and not _SPAN.fullmatch(bare):
         value = float(_GROUPING.sub("", match[2]))
         scale = _SCALE.get((match[3] or "")[:1].lower(), 1.0) if _is_size(match[3]) else 1.0
@@ -105,12 +110,16 @@ def _clock(text: str) -> float:
     return (hours * 3_600 + int(match[2]) * 60 + float(match[3] or 0)) / 86_400
 
 
+_LARGEST = 1e300
+_NUMBERS = frozenset((int, float))
+
+
 def amount(cell: Json) -> float | None:
     """The number by which a cell of any kind is compared; None where it is not."""
     if isinstance(cell, bool) or cell is None:
         return None
     if isinstance(cell, int | float):
-        return float(cell) if abs(cell) < 1e300 else None
+        return float(cell) if abs(cell) < _LARGEST else None
     return amount_of(cell) if isinstance(cell, str) else None
 
 
@@ -138,26 +147,48 @@ _EACH = 8
 
 def compared_columns(rows: Sequence[Sequence[Json]]) -> list[int]:
     """The columns whose cells are amounts that differ."""
-    if not rows:
-        return []
-    compared: list[int] = []
-    some = rows[:_MANY]
-    for column in range(max(map(len, some))):
-        cells = [row[column] for row in some if column < len(row) and row[column] not in (None, "")]
+    return _find_compared(_turn_rows(rows[:_MANY]))
+
+
+def _turn_rows(rows: Sequence[Sequence[Json]]) -> list[tuple[Json, ...]]:
+    """The cells of each column; where a row has none, an empty text."""
+    return [*zip_longest(*rows, fillvalue="")]
+
+
+def _find_compared(columns: Sequence[Sequence[Json]]) -> list[int]:
+    return [at for at, cells in enumerate(columns) if _is_compared(cells[:_MANY])]
+
+
+def _is_compared(cells: Sequence[Json]) -> bool:
+    """Whether so many cells are amounts that nobody need look at the others."""
+    if _are_numbers(cells):
+        return True
+    spoken = [cell for cell in cells if cell is not None and cell != ""]
+    others = len(spoken) - max(1, math.ceil(_COMPARED * len(spoken)))
+    for cell in spoken if others >= 0 else ():
         # most cells are texts: they are known again without a call
-        amounts = [
-            one
-            for cell in cells
-            if (one := amount_of(cell) if isinstance(cell, str) else amount(cell)) is not None
-        ]
-        if amounts and len(amounts) >= _COMPARED * len(cells):
-            compared.append(column)
-    return compared
+        if (amount_of(cell) if isinstance(cell, str) else amount(cell)) is None:
+            others -= 1
+            if others < 0:
+                break
+    return others >= 0
+
+
+def _are_numbers(cells: Sequence[Json]) -> "TypeGuard[Sequence[float]]":
+    """Whether all cells are numbers by which they are compared."""
+    if not {*map(type, cells)} <= _NUMBERS:
+        return False
+    numbers = cast("Sequence[float]", cells)
+    return min(numbers) > -_LARGEST and max(numbers) < _LARGEST
 
 
 class TableColumns(NamedTuple):
     """What there is to know of the columns of a table."""
 
+    cells: list[tuple[Json, ...]]
+    """The cells of each; where a row has none, an empty text."""
+    texts: list[Sequence[str]]
+    """The same as texts."""
     compared: list[int]
     """Those whose cells are amounts that differ."""
     states: dict[int, dict[int, int]]
@@ -166,8 +197,17 @@ class TableColumns(NamedTuple):
     @classmethod
     def of(cls, rows: Sequence[Sequence[Json]]) -> "TableColumns":
         """The columns of these rows."""
-        compared = compared_columns(rows)
-        return cls(compared, states_in(rows, compared))
+        columns = _turn_rows(rows)
+        compared = _find_compared(columns)
+        texts = [*map(_spell_cells, columns)]
+        wide = min(_WIDE, len(rows[0])) if len(rows) > _FEW else 0
+        states = {
+            at: _first_of_each(_clip_cells(columns[at], texts[at]))
+            for at in range(wide)
+            if at not in compared
+        }
+        with_states = {column: places for column, places in states.items() if places}
+        return cls(columns, texts, compared, with_states)
 
 
 def rows_that_stay(
@@ -184,42 +224,26 @@ def rows_that_stay(
 
     if not rows:
         return stay
-    troubles = troubles_in([_row_text(row) for row in rows])
+    known = columns or TableColumns.of(rows)
+    texts = [*zip(*known.texts, strict=True)] or [()] * len(rows)
+    # without the cells that a row does not have
+    lines = [" ".join(text[: len(row)]) for row, text in zip(rows, texts, strict=True)]
+    troubles = troubles_in(lines)
     failed = [at for at, trouble in enumerate(troubles) if trouble]
     for at in failed[:_EACH]:
         keep(at, FAILED if troubles[at] >= GRAVE else FAILED - 5)
-    compared, states = columns or TableColumns.of(rows)
-    for column in compared:
-        amounts = [
-            (one, at)
-            for at, row in enumerate(rows)
-            if column < len(row) and (one := amount(row[column])) is not None
-        ]
-        low, (largest, _) = min(amounts), max(amounts)
-        high = next(pair for pair in amounts if pair[0] == largest)
-        if low[0] < high[0]:
-            keep(low[1], END)
-            keep(high[1], END)
-    for places in states.values():
+    for column in known.compared:
+        cells = known.cells[column]
+        amounts = [*map(float, cells)] if _are_numbers(cells) else [*map(amount, cells)]
+        low = min(one for one in amounts if one is not None)
+        high = max(one for one in amounts if one is not None)
+        if low < high:
+            keep(amounts.index(low), END)
+            keep(amounts.index(high), END)
+    for places in known.states.values():
         for at, size in places.items():
             keep(at, STATE + 1 / size)
     return stay
-
-
-def states_in(
-    rows: Sequence[Sequence[Json]], compared: Container[int]
-) -> dict[int, dict[int, int]]:
-    """The columns with states, or with texts of few kinds: where each first is, and how often."""
-    if len(rows) <= _FEW:
-        return {}
-    columns = {
-        column: _first_of_each(
-            [_cell_text(row[column]) if column < len(row) else "" for row in rows]
-        )
-        for column in range(min(_WIDE, len(rows[0])))
-        if column not in compared
-    }
-    return {column: places for column, places in columns.items() if places}
 
 
 def _first_of_each(cells: Sequence[str]) -> dict[int, int]:
@@ -238,12 +262,27 @@ def _first_of_each(cells: Sequence[str]) -> dict[int, int]:
     return {kinds.of.index(kind): size for kind, size in enumerate(kinds.sizes)}
 
 
-def _cell_text(cell: Json) -> str:
-    return cell[:1_000] if isinstance(cell, str) else compact(cell)[:80]
+_CONSTANTS = {True: "true", False: "false", None: "null"}
 
 
-def _row_text(row: Sequence[Json]) -> str:
-    return " ".join([cell if isinstance(cell, str) else compact(cell) for cell in row])
+def _spell_cells(cells: Sequence[Json]) -> Sequence[str]:
+    """The cells of a column as texts: as they are, or as compact JSON."""
+    kinds = {*map(type, cells)}
+    if kinds == {str}:
+        return cast("Sequence[str]", cells)
+    if kinds == {int}:
+        return [*map(str, cells)]
+    if kinds <= {bool, type(None)}:
+        return [_CONSTANTS[cell] for cell in cast("Sequence[bool | None]", cells)]
+    return [cell if isinstance(cell, str) else compact(cell) for cell in cells]
+
+
+def _clip_cells(cells: Sequence[Json], texts: Sequence[str]) -> list[str]:
+    """The texts of a column as far as they are compared."""
+    return [
+        text[:1_000] if isinstance(cell, str) else text[:80]
+        for cell, text in zip(cells, texts, strict=True)
+    ]
 
 
 # --- tables in a text

@@ -6,10 +6,12 @@ what was sent, to the byte. A variant is the same log under another policy, budg
 
 import copy
 import dataclasses
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import accumulate
 from threading import RLock
 from typing import NamedTuple, TypeAlias
 
@@ -25,6 +27,7 @@ from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.diagnostics import Origin
 from weft.dialects import Entry
+from weft.dialects.caching import MARKS
 from weft.dialects.facts import YARDSTICK
 from weft.dialects.price_list import name_price_list
 from weft.dialects.track import Track
@@ -663,8 +666,8 @@ class SharedTurns:
         self.last_view: object = None
         """The view of the step of a variant that was asked for last."""
         self._noted_rows: dict[tuple[str, str], NotedRows] = {}
-        self._texts: dict[int, tuple[object, str]] = {}
-        self._wholes: OrderedDict[tuple[int, str], tuple[Compilation, str]] = OrderedDict()
+        self._texts: dict[int, TurnText] = {}
+        self._wholes: OrderedDict[tuple[int, str], tuple[Compilation, RequestText]] = OrderedDict()
         self._parts: dict[tuple[int, str], tuple[Compilation, dict[str, set[str]]]] = {}
 
     def noted_rows(self, request: Compilation) -> NotedRows:
@@ -673,37 +676,44 @@ class SharedTurns:
 
     def text(self, value: Json) -> str:
         """A part of a request as compact JSON."""
-        if not isinstance(value, dict):
-            return compact(value)
+        return self._turn(value).text if isinstance(value, dict) else compact(value)
+
+    def _turn(self, value: Json) -> "TurnText":
         known = self._texts.get(id(value))
         if known is None:
-            known = self._texts[id(value)] = (value, compact(value))
-        return known[1]
+            known = TurnText.of(value)
+            if isinstance(value, dict):
+                self._texts[id(value)] = known
+        return known
 
-    def whole_text(self, request: Compilation, dialect: str) -> str:
+    def whole_text(self, request: Compilation, dialect: str) -> "RequestText":
         """A request as compact JSON; it is compared with the one after it."""
         known = self._wholes.get((id(request), dialect))
         if known is None:
-            turns = request.lowered(dialect).turns
-            fields = (
-                f"{compact(key)}:{self._list_text(value) if key == turns else compact(value)}"
-                for key, value in request.lower(dialect).items()
-            )
-            known = self._wholes[id(request), dialect] = request, "{" + ",".join(fields) + "}"
+            field = request.lowered(dialect).turns
+            before, after, turns = "", "", list[TurnText]()
+            for key, value in request.lower(dialect).items():
+                joint = "," if before else "{"
+                if key == field and isinstance(value, list):
+                    before += f"{after}{joint}{compact(key)}:["
+                    after, turns = "]", self._turns_of(value)
+                elif after:
+                    after += f",{compact(key)}:{compact(value)}"
+                else:
+                    before += f"{joint}{compact(key)}:{compact(value)}"
+            text = RequestText(before or "{", turns, after + "}")
+            known = self._wholes[id(request), dialect] = request, text
             while len(self._wholes) > _FEW:
                 self._wholes.popitem(last=False)
         return known[1]
 
-    def _list_text(self, turns: Json) -> str:
-        """Turns as compact JSON."""
-        if not isinstance(turns, list):
-            return compact(turns)
-        return f"[{','.join(self._texts_of(turns))}]"
-
-    def _texts_of(self, turns: list[Json]) -> list[str]:
+    def _turns_of(self, turns: list[Json]) -> "list[TurnText]":
         """Each turn as compact JSON: most of them stand in the requests before, too."""
-        known = self._texts
-        return [known[id(turn)][1] if id(turn) in known else self.text(turn) for turn in turns]
+        known = [*map(self._texts.get, map(id, turns))]
+        return [
+            one if one is not None else self._turn(turn)
+            for one, turn in zip(known, turns, strict=True)
+        ]
 
     def parts(self, request: Compilation, dialect: str) -> dict[str, set[str]]:
         """The parts of a request by the field they stand in, as texts."""
@@ -711,7 +721,7 @@ class SharedTurns:
         if known is None:
             turns = request.lowered(dialect).turns
             parts = {
-                key: {*self._texts_of(value)}
+                key: {turn.text for turn in self._turns_of(value)}
                 if key == turns and isinstance(value, list)
                 else {compact(value)}
                 for key, value in request.lower(dialect).items()
@@ -738,6 +748,126 @@ class SharedTurns:
                 text = compact(value)
                 at += len(text)
                 yield at, key, text, value
+
+
+class TurnText(NamedTuple):
+    """A turn as compact JSON, and its bytes; whether something in it is marked for the cache."""
+
+    turn: object
+    """It is kept with its text: the id of an object that is gone is given again."""
+    text: str
+    size: int
+    is_marked: bool
+
+    @classmethod
+    def of(cls, turn: Json) -> "TurnText":
+        """The text of a turn."""
+        text = compact(turn)
+        return cls(turn, text, count_bytes(text), has_mark(text))
+
+
+def count_bytes(text: str) -> int:
+    """How long a text is in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
+def has_mark(text: str) -> bool:
+    """Whether something in compact JSON is marked for the cache."""
+    return any(f'"{mark}"' in text for mark in MARKS)
+
+
+class RequestText:
+    """A request as compact JSON: what stands before its turns, the turns, and the rest.
+
+    Requests of a session have most turns in common. So two are compared turn by turn, and the
+    whole text is put together only for who wants to see it.
+    """
+
+    def __init__(self, before: str, turns: Sequence[TurnText], after: str) -> None:
+        self._before = before
+        self._turns = turns
+        self._after = after
+
+    @cached_property
+    def whole(self) -> str:
+        """All of it."""
+        return self._before + self._rest(0)
+
+    def _rest(self, turn: int) -> str:
+        """What comes after the first turns, from the comma on."""
+        joint = "," if 0 < turn < len(self._turns) else ""
+        return joint + ",".join([one.text for one in self._turns[turn:]]) + self._after
+
+    @cached_property
+    def is_marked(self) -> bool:
+        """Whether something in it is marked for the cache."""
+        return has_mark(self._before + self._after) or any(one.is_marked for one in self._turns)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where each turn begins."""
+        sizes = (len(one.text) + 1 for one in self._turns)
+        return [*accumulate(sizes, initial=len(self._before))][:-1]
+
+    def __len__(self) -> int:
+        size = self._starts[-1] + len(self._turns[-1].text) if self._turns else len(self._before)
+        return size + len(self._after)
+
+    def between(self, start: int, end: int) -> str:
+        """A stretch of it."""
+        if not self._turns or start < len(self._before):
+            return self.whole[start:end]
+        starts = self._starts
+        first, last = bisect_right(starts, start) - 1, bisect_left(starts, end)
+        near = ",".join([one.text for one in self._turns[first:last]])
+        near += "," if last < len(self._turns) else self._after
+        return near[start - starts[first] : end - starts[first]]
+
+    def count_bytes(self, end: int) -> int:
+        """How many bytes its first characters have."""
+        if not self._turns or end < len(self._before):
+            return count_bytes(self.whole[:end])
+        number = bisect_right(self._starts, end) - 1
+        start = self._starts[number]
+        size = count_bytes(self._before) + sum([one.size + 1 for one in self._turns[:number]])
+        return size + count_bytes(self.between(start, end))
+
+    def differs_at(self, other: "RequestText") -> int:
+        """The first character that is not the same in another request."""
+        if self._before != other._before:
+            return find_difference(self.whole, other.whole)
+        both = zip(self._turns, other._turns, strict=False)
+        least = min(len(self._turns), len(other._turns))
+        same = next(
+            (
+                at
+                for at, (mine, theirs) in enumerate(both)
+                if mine is not theirs and mine.text != theirs.text
+            ),
+            least,
+        )
+        start = len(self._before) + sum([len(one.text) for one in self._turns[:same]])
+        return start + max(0, same - 1) + find_difference(self._rest(same), other._rest(same))
+
+
+def find_difference(old: str, new: str) -> int:
+    """The first character in which two texts differ: the stretch of it, and then by halving."""
+    low, high = 0, min(len(old), len(new))
+    while low < high and old[low : low + _STRETCH] == new[low : low + _STRETCH]:
+        low += _STRETCH
+    low, high = min(low, high), min(low + _STRETCH, high)
+    start = low
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[start:middle] == new[start:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+_STRETCH = 16_384
+"""Characters of two texts that are compared at once."""
 
 
 NumberedTokens: TypeAlias = tuple[int, dict[tuple[str, str], int]]

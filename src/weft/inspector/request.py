@@ -23,7 +23,13 @@ from weft.declare.tool import Tool
 from weft.detect.redaction import TextCut, move_positions, replace_cuts
 from weft.diagnostics import Origin
 from weft.dialects.caching import MARKS
-from weft.inspector.inspection import CacheCount, Inspection, reported_usage
+from weft.inspector.inspection import (
+    CacheCount,
+    Inspection,
+    RequestText,
+    find_difference,
+    reported_usage,
+)
 from weft.ir import Item, Note
 from weft.late import late_pattern
 from weft.replay.steps import homes_of
@@ -56,6 +62,10 @@ class RequestView:
     @cached_property
     def text(self) -> str:
         """The request as it is sent: compact JSON."""
+        return self._text_in_parts.whole
+
+    @property
+    def _text_in_parts(self) -> RequestText:
         return self.inspection.shared.whole_text(self.request, self.request.dialect)
 
     @property
@@ -255,11 +265,12 @@ class RequestView:
         }
         if before is not None:
             old = self.inspection.shared.whole_text(before, request.dialect)
-            difference = _compare_texts(old, self.text)
+            new = self._text_in_parts
+            difference = _compare_texts(old, new)
             broken, at = request.prefix_break, difference.new
             earlier, now = (
                 self._words_around(before, old, difference.old),
-                self._words_around(request, self.text, at),
+                self._words_around(request, new, at),
             )
             answer |= {
                 "before": earlier[0],
@@ -267,13 +278,13 @@ class RequestView:
                 "lead": [earlier[1], now[1]],
                 "at": at,
                 "mark_moved": difference.mark_moved,
-                "byte": len(self.text[:at].encode(errors="surrogatepass")),
+                "byte": new.count_bytes(at),
                 "broken": str(broken) if broken is not None else "",
                 "author": str(broken.origin) if broken is not None else "",
             }
         return answer if self.mask is None else self.mask.fields(answer)
 
-    def _words_around(self, request: Compilation, text: str, at: int) -> tuple[str, int]:
+    def _words_around(self, request: Compilation, text: RequestText, at: int) -> tuple[str, int]:
         """The text of a request around a place as it may be shown, and where the place is in it.
 
         No value is cut in two.
@@ -288,7 +299,7 @@ class RequestView:
         if near:
             start, end = min(start, near[0].start), max(end, near[-1].end)
         cuts = [TextCut(cut.start - start, cut.end - start, cut.placeholder) for cut in near]
-        return replace_cuts(text[start:end], cuts), move_positions([at - start], cuts)[0]
+        return replace_cuts(text.between(start, end), cuts), move_positions([at - start], cuts)[0]
 
     def _ages(self) -> list[Json]:
         """Stretches of the text with their ages: `[end, requests]`."""
@@ -491,13 +502,14 @@ _CACHE_MARK = late_pattern(rf',"(?:{"|".join(MARKS)})":(?:\{{[^{{}}]*\}}|null)')
 """A mark in compact JSON; within a text its quotes would be escaped."""
 
 
-def _compare_texts(old: str, new: str) -> _TextDifference:
+def _compare_texts(old: RequestText, new: RequestText) -> _TextDifference:
     """The first difference of two requests that is not a mark's."""
-    at = _differs_at(old, new)
-    if not any(f'"{mark}"' in text for mark in MARKS for text in (old, new)):
+    at = old.differs_at(new)
+    if not (old.is_marked or new.is_marked):
         return _TextDifference(at, at, mark_moved=False)
-    marks = [[one.span() for one in _CACHE_MARK.finditer(text)] for text in (old, new)]
-    bare = _differs_at(_CACHE_MARK.sub("", old), _CACHE_MARK.sub("", new))
+    texts = old.whole, new.whole
+    marks = [[one.span() for one in _CACHE_MARK.finditer(text)] for text in texts]
+    bare = find_difference(*(_CACHE_MARK.sub("", text) for text in texts))
     places = [_with_marks(bare, spans) for spans in marks]
     return _TextDifference(places[0], places[1], mark_moved=at < min(places))
 
@@ -509,23 +521,3 @@ def _with_marks(at: int, marks: Sequence[tuple[int, int]]) -> int:
             break
         at += end - start
     return at
-
-
-def _differs_at(old: str, new: str) -> int:
-    """The first character in which two texts differ: the stretch of it, and then by halving."""
-    low, high = 0, min(len(old), len(new))
-    while low < high and old[low : low + _STRETCH] == new[low : low + _STRETCH]:
-        low += _STRETCH
-    low, high = min(low, high), min(low + _STRETCH, high)
-    start = low
-    while low < high:
-        middle = (low + high + 1) // 2
-        if old[start:middle] == new[start:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-_STRETCH = 16_384
-"""Characters of two texts that are compared at once."""
