@@ -29,6 +29,7 @@ def everything(compiled: Compilation) -> tuple[object, ...]:
     places = [f"/{key}" for key in compiled.wire]
     return (
         *facts(compiled),
+        compiled.prompt.features,
         list(compiled.prompt.items),
         compiled.tokens,
         compiled.diagnostics,

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from tests.support.strategies import logs
 from weft import Actions, Agent, C, Content, Event, Part, Policy, Runner, Session, tool
 from weft.compiler import Compilation, compile_request
 from weft.content import call_part, result_part
+from weft.ir import Feature
 from weft.session import SessionKey
 from weft.session.lookback import hidden_by_rewind, hidden_in, supplied_keys
 from weft.session.memory import StoredSession
@@ -114,6 +116,10 @@ def decoded(session: Session) -> int:
     return sum(isinstance(row, Event) for row in backing._rows)
 
 
+_GONE = Feature.HIDDEN | Feature.FOREIGN | Feature.DATA
+"""What only says that passes have something to do: with talk that a window drops they have not."""
+
+
 def facts(compiled: Compilation) -> tuple[object, ...]:
     """What a run does with a request."""
     return (
@@ -121,7 +127,7 @@ def facts(compiled: Compilation) -> tuple[object, ...]:
         compiled.hash,
         compiled.tools,
         [str(one) for one in compiled.prompt.diagnostics],
-        compiled.prompt.features,
+        compiled.prompt.features & ~_GONE,
         [(item.kind, item.position, item.event) for item in compiled.prompt.items],
     )
 
@@ -177,20 +183,24 @@ def test_requests_are_those_of_a_log_that_is_read(
     assert lazy.events == whole.events
 
 
-def test_a_window_reads_the_end_of_a_log() -> None:
-    events = talk(LEAST)
-    lazy = read(events)
-    compiled = compile_request(BOT.sees(C.window(4)), session=lazy, brief=True)
-    assert decoded(lazy) < 30
-    assert facts(compiled) == facts(
-        compile_request(BOT.sees(C.window(4)), session=Session("s", events=events))
-    )
+@pytest.mark.parametrize("agents", [("bot",), FLOW])
+def test_a_window_reads_the_end_of_a_log(agents: tuple[str, ...]) -> None:
+    events = [*talk(LEAST // len(agents), agents=agents), said("user", Part(text="So?"), LEAST)]
+    lazy, whole = read(events), Session("s", events=events)
+    for name in (*agents, "stranger"):
+        agent = replace(INFORMED, name=name).sees(C.window(4))
+        compiled = compile_request(agent, session=lazy, brief=True)
+        assert facts(compiled) == facts(compile_request(agent, session=whole))
+    assert decoded(lazy) < 200 < len(events) / 20
+
+
+def test_a_whole_history_is_read_once_and_forgotten() -> None:
     events = talk(LEAST, writes=False)
     lazy = read(events)
     assert facts(compile_request(BOT, session=lazy, brief=True)) == facts(
         compile_request(BOT, session=Session("s", events=events))
     )
-    assert decoded(lazy) < 30  # read once for its items, and forgotten
+    assert decoded(lazy) < 30
 
 
 def test_a_report_says_of_every_event_why_it_is_left_out() -> None:
@@ -201,31 +211,37 @@ def test_a_report_says_of_every_event_why_it_is_left_out() -> None:
     assert str(asked[0]) == str(asked[1])
 
 
-def test_a_late_result_is_put_beside_its_call() -> None:
-    events = talk(LEAST)
-    late = said("bot", result_part("look", {"result": "late"}, id="c3-0"), LEAST, "user")
-    asked = said("user", Part(text="and?"), LEAST)
-    agent = BOT.sees(C.window(3))
-    lazy, whole = read(events), Session("s", events=events)
-    for event in (asked, late, said("bot", Part(text="well"), LEAST)):
-        lazy, whole = lazy.append(event), whole.append(event)
+@pytest.mark.parametrize("agents", [("bot",), FLOW])
+def test_a_late_result_is_put_beside_its_call(agents: tuple[str, ...]) -> None:
+    events = talk(LEAST, agents=agents)
+    for caller in agents:
+        id = next(e.calls[0].id for e in events if e.author == caller and e.calls)
+        late = said(caller, result_part("look", {"result": "late"}, id=id), LEAST, "user")
+        asked = said("user", Part(text="and?"), LEAST)
+        agent = BOT.sees(C.window(3))
+        lazy, whole = read(events), Session("s", events=events)
+        for event in (asked, late, said("bot", Part(text="well"), LEAST)):
+            lazy, whole = lazy.append(event), whole.append(event)
+            brief = compile_request(agent, session=lazy, brief=True)
+            assert facts(brief) == facts(compile_request(agent, session=whole))
+
+
+@pytest.mark.parametrize("agents", [("bot",), FLOW])
+def test_an_id_that_an_unread_call_has_is_not_given_again(agents: tuple[str, ...]) -> None:
+    events = talk(LEAST, seed=3, agents=agents)
+    for caller in agents:
+        taken = next(e.calls[0].id for e in events if e.author == caller and e.calls)
+        again = [
+            said("user", Part(text="again"), LEAST),
+            said("bot", call_part("look", {"number": 1}, id=taken), LEAST),
+            said("bot", result_part("look", {"result": "1"}, id=taken), LEAST, "user"),
+        ]
+        agent = BOT.sees(C.window(3))
+        lazy, whole = read(events).append(*again), Session("s", events=[*events, *again])
         brief = compile_request(agent, session=lazy, brief=True)
         assert facts(brief) == facts(compile_request(agent, session=whole))
-
-
-def test_an_id_that_an_unread_call_has_is_not_given_again() -> None:
-    events = talk(LEAST, seed=3)
-    taken = next(event.calls[0].id for event in events if event.calls)
-    again = [
-        said("user", Part(text="again"), LEAST),
-        said("bot", call_part("look", {"number": 1}, id=taken), LEAST),
-        said("bot", result_part("look", {"result": "1"}, id=taken), LEAST, "user"),
-    ]
-    agent = BOT.sees(C.window(3))
-    lazy, whole = read(events).append(*again), Session("s", events=[*events, *again])
-    brief = compile_request(agent, session=lazy, brief=True)
-    assert facts(brief) == facts(compile_request(agent, session=whole))
-    assert str(taken) + "_" in str(brief.wire)
+        # another agent's call is told without its id
+        assert (f"{taken}_" in str(brief.wire)) == (caller == "bot")
 
 
 @pytest.mark.parametrize(

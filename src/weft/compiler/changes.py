@@ -20,7 +20,7 @@ from weft.ir import Span, Stability, TextBlock
 from weft.session import Event, Session, scope_of
 from weft.session.event import seen_from
 from weft.session.lookback import facts_of
-from weft.session.strand import Strand
+from weft.session.strand import Strand, skim_of
 from weft.values import Json, encode
 
 CHANGED = "These instructions have changed. From now on:"
@@ -190,7 +190,10 @@ def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> in
     looked = log.memo.of((_AnswerSearch, *key)) or _AnswerSearch(0)
     if looked.answer is not None:
         return looked.answer if looked.answer < len(log) else None
-    for index in range(looked.upto, len(log)):
+    first, skim = looked.upto, skim_of(log)
+    if skim is not None and agent not in skim.authors:
+        first = max(first, skim.length)  # it said nothing in what nobody has read
+    for index in range(first, len(log)):
         event = log[index]
         if event.author != agent or event.content is None or event.content.role == "user":
             continue

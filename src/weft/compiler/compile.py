@@ -346,15 +346,15 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _InstructionDelivery) 
         spelled = plan.slot.view if policy is plan.policy else str(policy)
         slot = Slot(plan.agent.name, call.branch, spelled, large)
     basis = _basis(env, inputs.facts, labelled)
-    start = skipped_talk(events, policy, env.agent) if call.brief and basis == WHOLE else 0
-    if start and not call.branch:
+    start = skipped_talk(events, env, basis) if call.brief and not call.branch else 0
+    if start:
         try:
             # the start of a long log is left unread, if the window drops all of it anyway
             brief = msgspec.structs.replace(basis, start=start, skim=skim_of(events))
             woven = weave(events, inputs.facts, slot, brief, env, passes)
             return _View(policy, passes, env, scale, labelled, woven)
         except LateResult:
-            # a call that was not read has its result in view: from now on all of the log is read
+            # something in view refers to a call that was not read: from now on all of it is
             note_late(events)
     # Nobody looks at the items of a plain request that is only to be sent.
     sends = call.brief and whole and labelled is None and not call.config.strict

@@ -24,7 +24,6 @@ from weft.compiler.items import (
     plain_items,
     read_talk,
 )
-from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
@@ -60,27 +59,30 @@ class Slot(NamedTuple):
     measure: str = ""
 
 
-def skipped_talk(log: Strand[Event], policy: Policy, agent: str) -> int:
+def skipped_talk(log: Strand[Event], env: Env, basis: "Basis") -> int:
     """Where in the log the first turn begins that a window may still have, 0 for the beginning.
 
     What stands before is plain talk which the window drops, and the window moves as if it had
-    been counted: by whole strides. So nobody need read it.
+    been counted: by whole strides. So nobody need read it, whoever spoke in it. Only where a rewind
+    took turns back, or an instruction carries what the user said, is it read to count the turns.
     """
+    policy = env.policy
     stages = policy.stages
     if len(stages) != 1 or not isinstance(window := stages[0].selector, Window):
         return 0
     if stages[0].steps or policy.protections or policy.writings or policy.limit is not None:
         return 0
     skim = skim_of(log)
-    # what other agents said is told in another form, and a late result needs the call it answers
-    if skim is None or skim.authors != frozenset(("user", agent)) or log.memo.get(_LATE):
+    if skim is None or env.instruction.captured or log.memo.get(_LATE):
+        return 0
+    if basis is not WHOLE and replace(basis, carried=()) != WHOLE:
         return 0
     gone = gone_turns(window, len(skim.turns))
     return skim.turns[gone] if gone else 0
 
 
 _LATE = "a result came late"
-"""Where a log notes that a result answers a call which was not read."""
+"""Where a log notes that a call which was not read is answered now, or its id comes again."""
 
 
 def note_late(log: Strand[Event]) -> None:
@@ -89,7 +91,7 @@ def note_late(log: Strand[Event]) -> None:
 
 
 class LateResult(Exception):
-    """A result answers a call that the thread did not read: it must read all of the log."""
+    """A new event refers to a call that the thread did not read: it must read all of the log."""
 
 
 class Basis(msgspec.Struct, frozen=True):
@@ -416,10 +418,16 @@ class Thread:
         return built, joined
 
     def _reaches_back(self, built: BuiltItems) -> bool:
-        """Whether a new result answers a call of the settled part, which was sent as it was."""
+        """Whether a new result answers a call of the settled part, which was sent as it was.
+
+        Whose calls nobody read is not known where several agents speak. So one of the same id may
+        have to be renamed or not: that reaches back, too.
+        """
+        skim = self.basis.skim
         # the thread begins: there is nothing settled to reach back to
-        if self.consumed <= self.basis.start and self.basis.skim is None:
+        if self.consumed <= self.basis.start and skim is None:
             return False
+        is_shared = skim is not None and not skim.authors <= {"user", self.slot.agent}
         fresh: set[str] = set()
         names: set[str] = set()
         late = False
@@ -428,6 +436,7 @@ class Thread:
                 if isinstance(block, CallBlock):
                     fresh.add(block.id)
                     names.add(block.name)
+                    late = late or (is_shared and block.id in self.used_ids)
                 elif isinstance(block, ResultBlock) and not block.call_id:
                     name = block.name
                     late = late or (name in self.called_names and name not in names)
