@@ -285,13 +285,16 @@ def tell_utterance(one: Utterance) -> list[str]:
     """The texts of the blocks that `tell_item` makes of plain talk."""
     if one.text:
         return [_tell_text(one.author, one.text)]
-    author, texts, results = one.author, list[str](), list[str]()
+    opening = _tell_act(one.author, "")
+    acts: list[str] = []  # `list[str]()` takes as long as all the rest
+    results: list[str] = []
     for call in one.calls:
         name = call.name
         if name not in _ELIDED:
-            texts.append(_tell_act(author, _call_in_words(name, compact(call.args))))
-            results.append(_tell_act(author, _result_in_words(name, compact(call.response))))
-    return texts + results
+            acts.append(opening + _call_in_words(name, compact(call.args)))
+            results.append(opening + _result_in_words(name, compact(call.response)))
+    acts += results
+    return acts
 
 
 def _narrate_item(item: Item) -> tuple[Block, ...]:
