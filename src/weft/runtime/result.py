@@ -261,7 +261,8 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     for event in mine:
         truncated = truncated or (event.finish_reason == CUT and is_cut(event))
     for event in events:
-        if event.is_noted and (warning := warning_in(event)) is not None:
+        noted = event.custom_metadata and event.is_noted
+        if noted and (warning := warning_in(event)) is not None:
             warnings.append(warning)
     return Result(
         text,

@@ -527,7 +527,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
             events.append(invocation.event("user", place_of(asked), news, actions=actions))
             actions = Actions()
     if events:
-        await invocation.commit_all(*events)
+        await invocation.commit_all(events)
     # once more, from a log that has the answers
     _go_on(invocation, invocation.log.session, invocation.id, program)
 
