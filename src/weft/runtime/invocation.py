@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -36,7 +35,7 @@ from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True):
     """What a run was asked for: a new message, answers to open calls, or to go on."""
 
     key: SessionKey

@@ -10,7 +10,7 @@ Top to bottom: places, how a node ends, what is in view, progress.
 import asyncio
 import time
 from collections.abc import Container, Coroutine, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -25,7 +25,7 @@ from weft.session.talk import PAUSED
 from weft.values import Json, JsonObject
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True):
     """A node's path in the flow, its branch, and the tool call it runs inside, if any.
 
     A lone agent stands at the empty path, so that its events carry no more than they need.
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     def on_branch(self, parallel: str, name: str) -> "Place":
         """The same place on a branch of its own, which no sibling sees."""
         below = f"{parallel}.{name}"
-        return self._replace(branch=f"{self.branch}.{below}" if self.branch else below)
+        return Place(self.path, f"{self.branch}.{below}" if self.branch else below, self.scope)
 
     @property
     def fork(self) -> str:
@@ -94,7 +94,7 @@ def place_of(event: Event) -> Place:
 def code_place(place: Place, call: FunctionCall) -> Place:
     """Where the code stands that a call at a place brought."""
     call_id = call.id or ""
-    return place.child(call.name or "", call_id)._replace(scope=call_id, branch="")
+    return Place(place.child(call.name or "", call_id).path, scope=call_id)
 
 
 def code_author(tool: str) -> str:

@@ -886,7 +886,7 @@ async def run_agent_tool(
     assert isinstance(declared, Agent | Flow)
     node = invocation.heir(declared, bindings.model)
     call_id = call.id or ""
-    inner = place.child(node.name, call_id)._replace(scope=call_id, branch="")
+    inner = Place(place.child(node.name, call_id).path, scope=call_id)
     # a run that is resumed has asked the agent already
     if not len(invocation.log.view(call_id).events):
         request = args.get("request") if set(args) == {"request"} else None
