@@ -171,7 +171,8 @@ class Result(msgspec.Struct, Generic[AnswerT], frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Result):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in _RESULT_FIELDS)
+        theirs = cast("Result[object]", other)
+        return all(getattr(self, name) == getattr(theirs, name) for name in _RESULT_FIELDS)
 
     __hash__ = None  # type: ignore[assignment]
 
