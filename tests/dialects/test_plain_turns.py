@@ -1,8 +1,10 @@
 """Plain turns are spelled by a shorter way, and are the same as by the long one."""
 
 import copy
+import gc
 import json
 import random
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 
 from tests.support.each import with_each
 from tests.support.strategies import arguments, words
+from weft.compiler import compile
+from weft.declare import Agent
 from weft.diagnostics import Origin
 from weft.dialects import dialect_named
 from weft.dialects.anthropic import AnthropicTurnRules
@@ -20,7 +24,7 @@ from weft.dialects.base import Dialect
 from weft.dialects.legality import Finding
 from weft.dialects.openai_chat import ChatTurnRules
 from weft.dialects.openai_responses import ResponsesTurnRules
-from weft.dialects.track import LoweringReport
+from weft.dialects.track import LoweringReport, track_of
 from weft.ir import Block, CallBlock, ResultBlock, TextBlock, pair_blocks
 from weft.session.talk import PlainCall
 from weft.values import JsonObject
@@ -71,6 +75,20 @@ def test_half_a_character_in_an_exchange_is_mended(name: str) -> None:
     slow = [dialect._encodable(entry, long) for entry in dialect._item(blocks, long)]
     assert dialect.item_turns(blocks, short) == slow
     assert short.take() == long.take()
+
+
+def test_what_was_lowered_goes_with_the_request_that_nobody_has_any_more() -> None:
+    gc.disable()  # nothing waits for the collector
+    try:
+        compiled = compile(Agent("bot", model="gpt-5.4"), message="Hi")
+        assert compiled.wire
+        items = compiled.prompt.items
+        track = weakref.ref(track_of(items, compiled.dialect, compiled.prompt.model))
+        assert track() is not None
+        del compiled, items
+        assert track() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("name", DIALECTS)

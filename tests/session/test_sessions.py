@@ -33,6 +33,7 @@ from weft.content import (
 from weft.errors import SessionError
 from weft.session import apply_delta, read_session, scope_of
 from weft.session.event import read_event, without_temp
+from weft.session.flow import TRUSTED, FlowNote, TrustLabel
 from weft.session.log import without_temp_delta
 from weft.session.lookback import LogFacts
 from weft.session.strand import Strand
@@ -761,12 +762,32 @@ class _Undecided:
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("field", ["output", "grounding_metadata", "node_info"])
+_JSON_FIELDS = (
+    "output", "node_info", "grounding_metadata", "citation_metadata", "cache_metadata",
+    "logprobs_result", "avg_logprobs", "input_transcription", "output_transcription",
+    "live_session_resumption_update", "go_away", "voice_activity",
+)  # fmt: skip
+_JSON_ACTIONS = ("agent_state", "route", "render_ui_widgets", "set_model_response")
+
+
+@pytest.mark.parametrize("field", [*_JSON_FIELDS, *_JSON_ACTIONS])
 def test_a_field_that_cannot_be_compared_is_refused_by_its_name(field: str) -> None:
-    event = replace(make_event("bot", "Hi"), **{field: _Undecided()})
+    event = make_event("bot", "Hi")
+    if field in _JSON_FIELDS:
+        event = replace(event, **{field: _Undecided()})
+    else:
+        event = replace(event, actions=replace(Actions(), **{field: _Undecided()}))
     with pytest.raises(SessionError, match="is not a JSON value") as raised:
         Session("s").append(event)
     assert raised.value.where.startswith("append[0].")
+
+
+def test_a_key_that_is_written_anew_has_no_label_of_a_field_any_more() -> None:
+    note = FlowNote(keys={"order.note": TrustLabel(("web",))}).onto(None)
+    first = replace(make_event("bot", writes={"order": {"note": "Hi"}}), custom_metadata=note)
+    session = Session("s").append(first)
+    assert session.label("order.note") == TrustLabel(("web",))
+    assert session.append(make_event("bot", writes={"order": "Hi"})).label("order.note") is TRUSTED
 
 
 _deltas = st.dictionaries(

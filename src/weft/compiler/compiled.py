@@ -345,7 +345,7 @@ class Compilation:
         track = self._track(self.dialect)
         done, hasher = 0, new_hash()
         with track.lock:
-            if track.of is self.prompt.items.memo and track.items == self.prompt.items.settled:
+            if track.of is self.prompt.items.lock and track.items == self.prompt.items.settled:
                 done, hasher = track.settled_hash()
         if not done and turns.settled:
             done, hasher = earlier_hash(turns)

@@ -8,7 +8,6 @@ thread starts again from the beginning; the report says what that broke.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -46,7 +45,7 @@ from weft.session.strand import Skim, Strand, skim_of
 from weft.values import Json
 
 
-class Slot(NamedTuple):
+class Slot(msgspec.Struct, frozen=True):
     """Where a thread is kept with the log: who looks, from which branch, under which policy.
 
     `measure` is by what things are found large, where the policy asks for that: by which model's
@@ -137,7 +136,7 @@ class SharedBuild(msgspec.Struct, frozen=True):
     built: BuiltItems
 
 
-class PlacedFinding(NamedTuple):
+class PlacedFinding(msgspec.Struct, frozen=True):
     """A diagnostic on an event, and where that stands in the log."""
 
     position: int
@@ -474,7 +473,7 @@ def _place_diagnostic(diagnostic: Diagnostic, places: Mapping[str, int]) -> Plac
 def _in_log_order(findings: list[PlacedFinding]) -> list[PlacedFinding]:
     """Sorted by the log, not by when they were found: passes see it at once, or step by step."""
     # some are said again at every step
-    return sorted(dict.fromkeys(findings), key=lambda one: one[:2])
+    return sorted(dict.fromkeys(findings), key=lambda one: (one.position, one.text))
 
 
 def _passing(items: list[Item]) -> Strand[Item]:
@@ -639,7 +638,7 @@ def is_cold(log: Strand[Event], slot: Slot) -> bool:
         return True
     threads = views.by_slot.get(slot)
     if threads is None and _is_stranger(slot, log, facts_of(log)):
-        threads = views.by_slot.get(slot._replace(agent=""))
+        threads = views.by_slot.get(msgspec.structs.replace(slot, agent=""))
     return threads is None or threads.newest is None
 
 

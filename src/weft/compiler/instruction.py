@@ -119,10 +119,11 @@ class Wording(msgspec.Struct, frozen=True):
     """The parts as the declaration gives them, and what the unfinished ones need.
 
     `variables` are what their templates read, `keys` the same where all of them are plain state
-    keys, `asks` says whether a provider is called.
+    keys, `asks` says whether a provider is called. `spoken` are the sources that may say something.
     """
 
     sources: tuple[Source, ...]
+    spoken: tuple[Source, ...]
     variables: tuple[Variable, ...]
     keys: tuple[str, ...] | None
     asks: bool
@@ -175,7 +176,10 @@ def wording_of(path: tuple[Agent, ...], output: Output | None, run_text: str = "
     plain = not any(variable.path or variable.artifact for variable in variables)
     keys = tuple(variable.key for variable in variables) if plain else None
     asks = any(not source.finished and not source.variables for source in sources)
-    return Wording(sources, tuple(variables), keys, asks)
+    spoken = tuple(
+        [one for one in sources if not one.finished or one.block is not None or one.diagnostics]
+    )
+    return Wording(sources, spoken, tuple(variables), keys, asks)
 
 
 def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
@@ -185,9 +189,9 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
     diagnostics: list[Diagnostic] = []
     reads: set[str] = set()
     parts: list[SystemPart] = []
-    for source in wording.sources:
+    # a recorded text may be that of a provider which the declaration no longer has
+    for source in wording.sources if scope.recorded else wording.spoken:
         block = source.block
-        # a recorded text may be that of a provider which the declaration no longer has
         if source.field is not None and (scope.recorded or not source.finished):
             block = _fill_template(
                 source.agent, source.field, scope, carried, provided, diagnostics, reads

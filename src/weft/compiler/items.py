@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
 from threading import Lock
-from typing import Literal, NamedTuple, cast, overload
+from typing import Literal, cast, overload
 
 import msgspec
 
@@ -230,7 +230,7 @@ def _build_events(
     return BuiltItems(items, features, diagnostics)
 
 
-class TalkView(NamedTuple):
+class TalkView(msgspec.Struct, frozen=True):
     """Who reads plain talk, and under which policy: what becomes of what others say."""
 
     agent: str
@@ -527,7 +527,7 @@ def read_talk(
     return talk
 
 
-class LoweredTalk(NamedTuple):
+class LoweredTalk(msgspec.Struct, frozen=True):
     """Plain talk of which only the turns were kept; `items` and `notes` are made again."""
 
     read: int

@@ -13,6 +13,8 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, cast, overload
 
+import msgspec
+
 from weft.declare.checks import (
     Check,
     by,
@@ -85,8 +87,7 @@ Callback: TypeAlias = Callable[..., object]
 CallbackChain: TypeAlias = Callback | tuple[Callback, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(msgspec.Struct, frozen=True):
     """Text a provider returns that is not to be templated."""
 
     text: str
@@ -152,7 +153,7 @@ if TYPE_CHECKING:
     verbs=AGENT_VERBS,
     change="write agent = dataclasses.replace(agent, {field}=...), which returns a copy",
 )
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Agent(Composable, Generic[AnswerT]):
     """What an agent is: instruction, tools, sub-agents, schemas, and what it may see.
 
@@ -387,6 +388,10 @@ class Agent(Composable, Generic[AnswerT]):
     def __getstate__(self) -> dict[str, object]:
         fields = self.__dataclass_fields__  # what was derived from them is derived again
         return {name: value for name, value in vars(self).items() if name in fields}
+
+    def __repr__(self) -> str:
+        listed = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr]
+        return f"{type(self).__qualname__}({', '.join(listed)})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Agent):

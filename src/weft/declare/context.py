@@ -1,7 +1,6 @@
 """The contexts that callbacks and tools get: state they may change, a session they may read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -424,8 +423,7 @@ class CallbackContext(WithDeps[DepsT]):
         return self._around
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """What a `before_tool` callback returns to have the user asked: the call waits for a yes."""
 
     question: str

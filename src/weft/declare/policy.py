@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -61,7 +61,7 @@ from weft.declare.policy_parts import (
     require_names,
 )
 from weft.errors import DeclarationError, describe_kind
-from weft.misuse import DeclaredStruct, explain_mistakes
+from weft.misuse import ByFields, DeclaredStruct, explain_mistakes, late_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -424,8 +424,8 @@ class Verbs(Generic[Changed]):
         return self._then(Distill(require_key("distill", key), model=model))
 
 
-@dataclass(frozen=True, repr=False)
-class Transforms(Verbs["Transforms"]):
+@late_dataclass(frozen=True, repr=False, eq=False)
+class Transforms(ByFields, Verbs["Transforms"]):
     """Verbs without items to act on: `policy | C.compact()` is `policy.compact()`."""
 
     steps: tuple[Transform, ...] = ()
@@ -632,7 +632,7 @@ def policies_in(policy: Policy) -> "Iterator[Policy]":
     yield from (one.policy for one in selectors_in(policy) if isinstance(one, When))
 
 
-class PolicyFacts(NamedTuple):
+class PolicyFacts(msgspec.Struct, frozen=True):
     """What a policy means for a request."""
 
     view: View

@@ -6,7 +6,7 @@ Choosing is a pure function: how values compare stands at the end.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast
 
 from weft.declare.agent import CallbackChain, check_agents
@@ -35,7 +35,7 @@ OTHERWISE = "otherwise"
 Comparison = Literal["eq", "ne", "contains", "gt", "gte", "lt", "lte"]
 
 
-@dataclass(frozen=True, eq=False)
+@late_dataclass(frozen=True, repr=False, eq=False)
 class Case(ByFields):
     """One case: how the value is compared and with what, or a predicate; and where it leads."""
 
@@ -44,6 +44,10 @@ class Case(ByFields):
     label: str
     value: Json = field(default=None, hash=False)
     predicate: StateFunction | None = None
+
+    def __repr__(self) -> str:
+        asked = self.value if self.predicate is None else self.predicate
+        return f"Case({self.op!r}, {asked!r}, {self.label!r})"
 
 
 @flow_node('Route("key").eq("value", agent)')

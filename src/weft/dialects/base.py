@@ -141,10 +141,13 @@ class Dialect:
 
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
         """The request for this prompt; `track` keeps what earlier requests lowered already."""
-        if self.traits.calls_need_tools and not any(map(self._declares, prompt.tools)):
+        traits = self.traits
+        if traits.calls_need_tools and not any(map(self._declares, prompt.tools)):
             prompt = declare_called(prompt)
-        name, stores = self.traits.name, self.holds(prompt)
-        report = LoweringReport(dialect=name, strict=strict, model=prompt.model, stores=stores)
+        stores = self.holds(prompt)
+        report = LoweringReport(
+            dialect=traits.name, strict=strict, model=prompt.model, stores=stores
+        )
         if track is None:
             return self._lower(prompt, report, Track())
         with track.lock:
@@ -358,7 +361,8 @@ class Dialect:
 
     def _exchange(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry] | None:
         """The elements for plain calls and their results, as `_item` makes them; else None."""
-        if self.traits.calls is None:
+        traits = self.traits
+        if traits.calls is None:
             return None
         calls: list[CallBlock] = []
         results: list[ResultBlock] = []
@@ -377,8 +381,8 @@ class Dialect:
             return None
         report.own_ids = _NO_IDS
         asked, answered = self.exchange(calls, results, report)
-        entries = _entries(asked, calls, *self.traits.calls)
-        entries += _entries(answered, results, *self.traits.results)
+        entries = _entries(asked, calls, *traits.calls)
+        entries += _entries(answered, results, *traits.results)
         if not is_encodable((asked, answered)):
             entries = [self._encodable(entry, report) for entry in entries]
         return entries

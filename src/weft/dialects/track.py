@@ -159,27 +159,30 @@ class Track:
     """Turns already lowered for the items that will not change any more.
 
     The last turn is kept apart: the next item may still be merged into it. `of` says whose
-    items they are: the memo their snapshots share.
+    items they are: the lock their snapshots share. The memo, which they share too, has the track,
+    and would keep itself alive with it.
     """
+
+    of: object = None
+    head: Head | None = None
+    items = 0
+    lower_again: Callable[[], tuple[list[Entry], list[int]]] | None = None
+    """What makes the entries of the first turns, and what items begin, where nobody has."""
+    open: Entry | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    letters = 0
+    hashed = 0
+    _read = 0
+    _hasher: "hashlib.blake2b | None" = None
+    _entries: Strand[Entry] | None = None
+    _handed: tuple[_HandedTurns, ...] = ()
+    """The lists that requests were given, the last one first."""
 
     def __init__(self) -> None:
         self.lock = RLock()
-        self.of: object = None
-        self.head: Head | None = None
-        self.items = 0
         self._final: list[Entry] = []
         self.wires: list[Wire] = []
         """The turns that are final, as they are sent."""
-        self.lower_again: Callable[[], tuple[list[Entry], list[int]]] | None = None
-        """What makes the entries of the first turns, and what items begin, where nobody has."""
-        self.open: Entry | None = None
-        self.diagnostics: tuple[Diagnostic, ...] = ()
-        self.letters = 0
-        self._read = 0
-        self.hashed = 0
-        self._hasher: hashlib.blake2b | None = None
-        self._entries: Strand[Entry] | None = None
-        self._handed: list[_HandedTurns] = []
         self.begins: list[int] = []
         """The turn that each item begins; -1 where it continues the turn before."""
         self.memo = Memo()
@@ -211,8 +214,8 @@ class Track:
     def fits(self, items: Strand[Item]) -> bool:
         """Whether its turns begin those of the items; a new one takes any."""
         if self.of is None:
-            self.of = items.memo
-        return self.of is items.memo and self.items <= items.settled
+            self.of = items.lock
+        return self.of is items.lock and self.items <= items.settled
 
     def fork(self, length: int) -> "Track | None":
         """The turns of the first items alone; None where it cannot be told which these are.
@@ -285,11 +288,11 @@ class Track:
 
     def _free(self, lead: int) -> _HandedTurns:
         """A list to give; of two, as the request before is often at hand when the next is made."""
-        self._handed.reverse()
+        self._handed = self._handed[::-1]
         for handed in self._handed:
             if handed.is_free(lead, self.wires):
                 return handed
-        self._handed = [_HandedTurns(lead), *self._handed[-1:]]
+        self._handed = (_HandedTurns(lead), *self._handed[-1:])
         return self._handed[0]
 
     def has_letters(self, least: int) -> bool:
@@ -346,7 +349,7 @@ def track_of(items: Strand[Item], dialect: str, model: str, *, strict: bool = Fa
 
 def keep_track(track: Track, items: Strand[Item], dialect: str, model: str) -> None:
     """Keep turns that were lowered with the items they came from, for `track_of`."""
-    track.of = items.memo
+    track.of = items.lock
     items.memo.keep(track, dialect, model, False)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -15,7 +15,14 @@ from weft.ir.block import RECALL
 from weft.passes.env import is_short
 from weft.runtime.flow import add_note
 from weft.runtime.invocation import Invocation
-from weft.runtime.place import UNKNOWN_OUTCOME, Place, Progress, cancel_and_wait, paths_around
+from weft.runtime.place import (
+    UNKNOWN_OUTCOME,
+    Place,
+    Progress,
+    cancel_and_wait,
+    paths_around,
+    withheld_in,
+)
 from weft.runtime.program import AgentBindings, BoundTool
 from weft.runtime.result import CUT
 from weft.runtime.tool_call import Outcome, ToolCall, find_outcome, unknown_tool
@@ -266,21 +273,6 @@ def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> b
     return any(not is_short(one.response or {}) for event in log for one in event.results)
 
 
-def calls_that_wait(
-    bindings: AgentBindings, calls: Iterable[FunctionCall], withheld: Container[str] = ()
-) -> tuple[str, ...] | None:
-    """The calls that are not answered at once: long-running ones, and those to confirm."""
-    ids: list[str] = []
-    for call in calls:
-        bound = bindings.tool_for(call.name or "", call.args or {})
-        # a tool that the request did not offer is refused at once: nobody waits for it
-        if bound is None or bound.tool.name in withheld:
-            continue
-        if bound.tool.long_running or bound.tool.confirm is True:
-            ids.append(call.id or "")
-    return tuple(ids) or None
-
-
 def ask_user(invocation: Invocation, author: str, place: Place, batch: Batch) -> Event:
     """The questions to the user about calls to confirm, as an event that ADK's clients know."""
     asked = [
@@ -417,13 +409,6 @@ def _cut_call(reply: Event | None) -> str | None:
     spoken_parts = [part for part in reply.content.parts or () if part.kind != "empty"]
     call = spoken_parts[-1].function_call if spoken_parts else None
     return call.id if call is not None else None
-
-
-def withheld_in(reply: Event | None) -> list[str]:
-    """The tools that the request of a reply did not offer, though the agent has them."""
-    if reply is None or not reply.is_noted:
-        return []
-    return reply.provenance.withheld or []
 
 
 def _transfer(path: tuple[Agent, ...], call: FunctionCall, *, again: bool) -> Outcome:

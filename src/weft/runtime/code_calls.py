@@ -19,7 +19,7 @@ from weft.declare import Tool
 from weft.declare.context import CodeAnswer, CodeCall, DraftActions
 from weft.errors import UsageError
 from weft.jsonschema import shorten
-from weft.runtime.batch import ask_user, calls_that_wait, run_calls, unknown_outcome
+from weft.runtime.batch import ask_user, run_calls, unknown_outcome
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import known_labels, labels_in
 from weft.runtime.place import EndsRun, Place, Suspended, code_author, code_place
@@ -154,7 +154,7 @@ class CodeCalls:
             notes=Provenance(code=CodeStep(number, text)),
             label=self.label,
         )
-        waiting = calls_that_wait(self._bindings, logged)
+        waiting = self._bindings.calls_that_wait(logged)
         (stored,) = await self._commit(
             [msgspec.structs.replace(event, long_running_tool_ids=waiting)]
         )
@@ -204,7 +204,7 @@ class CodeCalls:
             raise Suspended
 
     async def _commit(self, events: list[Event]) -> list[Event]:
-        stored = await self._invocation.commit_all(*events)
+        stored = await self._invocation.commit_all(events)
         for event in stored:
             self._progress.note(event)
             self._take(event)

@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -310,8 +310,8 @@ class Feed:
         An agent says one thing at a time. If it says another later, the process that streamed the
         first was killed, and the one that went on asked the model again.
         """
-        for id, (pieces, after) in [*self.unfinished.items()]:
-            first = pieces[0]
+        for id, answer in [*self.unfinished.items()]:
+            first, after = answer.pieces[0], answer.after
             if any(
                 (event.sequence or place) > after
                 and event.id != id
@@ -322,7 +322,7 @@ class Feed:
                 self.pass_on(void, after)
 
 
-class _OpenAnswer(NamedTuple):
+class _OpenAnswer(msgspec.Struct, frozen=True):
     """An answer that is not complete."""
 
     pieces: list[Event]

@@ -1,8 +1,7 @@
 """One invocation: what a run was asked for, and its parts, which its nodes share."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
 import msgspec
 
@@ -36,7 +35,7 @@ from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True):
     """What a run was asked for: a new message, answers to open calls, or to go on."""
 
     key: SessionKey
@@ -162,6 +161,18 @@ class Invocation:
     It is made with what was asked for. `enter` gives it its session, once it has the lease.
     """
 
+    id: str
+    start = ""
+    """The agent of the root that the message goes to."""
+    failure: NodeFailed | None = None
+    """What ended the run, if something did."""
+    trace: RunTrace | None = None
+    """What follows the run, where a plugin traces it."""
+    is_repeated = False
+    """Whether the log had the request already."""
+    is_settled = False
+    """Whether nothing is left to do for a request that is repeated."""
+
     def __init__(self, root: Node, services: Services, request: Request) -> None:
         self.root = root
         self.services = services
@@ -171,19 +182,8 @@ class Invocation:
         """How others reach the run."""
         self.log = RunLog(services.store, services.feeds.idle)
         """The session as it grows, and what it has of this run."""
-        self.start = ""
-        """The agent of the root that the message goes to."""
-        self.failure: NodeFailed | None = None
-        """What ended the run, if something did."""
         self.announced: list[object] = []
         """The plugins that were told of the run, and not yet of its end."""
-        self.trace: RunTrace | None = None
-        """What follows the run, where a plugin traces it."""
-        self.is_repeated = False
-        """Whether the log had the request already."""
-        self.is_settled = False
-        """Whether nothing is left to do for a request that is repeated."""
-        self.id: str
 
     def enter(self, session: Session, id: str, program: Program, *, resumed: bool) -> None:
         """Begin in a session, or go on there from what the log says."""
@@ -225,15 +225,13 @@ class Invocation:
 
         When this returns they are in the log. Only then may anything be built on them.
         """
-        if self.control.interrupted:
-            raise Interrupted
-        return (await self._store_all(events))[-1]
+        return (await self.commit_all(events))[-1]
 
-    async def commit_all(self, *events: Event) -> list[Event]:
+    def commit_all(self, events: Sequence[Event]) -> Coroutine[object, None, list[Event]]:
         """Store the events as `commit` does; gives back all of them."""
         if self.control.interrupted:
             raise Interrupted
-        return await self._store_all(events)
+        return self._store_all(events)
 
     async def store(self, event: Event) -> Event:
         """Store the event even if the run was asked to stop."""
@@ -241,10 +239,10 @@ class Invocation:
 
     async def _store_all(self, events: Sequence[Event]) -> list[Event]:
         """Store the events, and note what they change; gives them back as they were stored."""
-        stored = [*map(self.flow.as_stored, events)]
-        for index, event in enumerate(stored):
-            if event.actions.state_delta:
-                stored[index] = self.forks.as_stored(event)
+        stored: list[Event] = []
+        for event in events:
+            event = self.flow.as_stored(event)
+            stored.append(self.forks.as_stored(event) if event.actions.state_delta else event)
         if self.labels:
             from weft.runtime.labels import with_labels
 
@@ -298,9 +296,9 @@ class Invocation:
         """An event of this invocation, made at a place from what has a label."""
         metadata = notes.onto(None) if notes is not NOTHING and notes != NOTHING else None
         return Event(
-            author=author,
-            content=content,
-            invocation_id=self.id,
+            author,
+            content,
+            self.id,
             branch=place.branch or None,
             actions=actions,
             error_code=error[0] if error is not None else None,

@@ -57,13 +57,27 @@ _log = logging.getLogger("weft")
 class ModelCall:
     """One request to the model, from the compiled prompt to the reply as an event."""
 
-    __slots__ = (
-        "_asked", "_bindings", "_changed", "_compiled", "_first", "_invocation", "_is_refused",
-        "_is_sent", "_opened", "_place", "_plan", "_prompt", "_reads", "_root", "_spoke", "_traced",
-        "_wire", "_withheld",
-        "_within",
-        "begins_anew", "cancelled", "context", "id", "performed", "response", "stream",
-    )  # fmt: skip
+    _compiled: Compilation
+    _prompt: Prompt
+    _wire: JsonObject | None = None
+    _changed: Lowered | None = None
+    _is_sent = False
+    _spoke = False
+    _asked = 0.0
+    _first: float | None = None
+    """Seconds until the first piece of the answer came, where it is streamed."""
+    _traced: TracedStep | None = None
+    _is_refused = False
+    _within: int | None = None
+    _withheld: frozenset[str] = frozenset()
+    _opened: OpenedStream | None = None
+    context: CallbackContext | None = None
+    """What the model's callbacks are handed, where it has some."""
+    begins_anew = False
+    """Whether the model was asked again after pieces of its answer were shown."""
+    response: ModelResponse | None = None
+    cancelled: asyncio.CancelledError | None = None
+    """That the run was cancelled while its answer was looked at: it is raised after that."""
 
     def __init__(
         self,
@@ -79,34 +93,13 @@ class ModelCall:
         self._root = root
         self._plan = plan
         self._bindings = bindings
-        self._compiled: Compilation
-        self._prompt: Prompt
-        self._wire: JsonObject | None = None
-        self._changed: Lowered | None = None
-        self._is_sent = False
-        self._spoke = False
-        self._asked = 0.0
-        self._first: float | None = None
-        """Seconds until the first piece of the answer came, where it is streamed."""
-        self._traced: TracedStep | None = None
-        self._is_refused = False
-        self._within: int | None = None
-        self._withheld: frozenset[str] = frozenset()
-        self._opened: OpenedStream | None = None
         self._reads: set[str] = set()
         """What the async providers of its instruction read."""
         self.stream = invocation.config.stream
         self.id = reply_id or new_id()
         """The id of the reply, and of the partial events that it is announced by."""
-        self.context: CallbackContext | None = None
-        """What the model's callbacks are handed, where it has some."""
         self.performed: list[Event] = []
         """What other models were asked for the sake of this request, as it is in the log."""
-        self.begins_anew = False
-        """Whether the model was asked again after pieces of its answer were shown."""
-        self.response: ModelResponse | None = None
-        self.cancelled: asyncio.CancelledError | None = None
-        """That the run was cancelled while its answer was looked at: it is raised after that."""
 
     async def prepare(self) -> bool:
         """Compile, and call `before_model`; False if a callback answered for the model."""
@@ -468,25 +461,37 @@ class ModelCall:
         if label is not TRUSTED:
             metadata = note_of(label).onto(metadata)
         place = self._place
-        return Event(
-            author=self._plan.agent.name,
-            content=content,
-            invocation_id=invocation.id,
-            id=self.id,
+        event = Event(
+            self._plan.agent.name,
+            content,
+            invocation.id,
+            self.id,
             branch=place.branch or None,
-            node_info=place.node_info if place.path else None,
-            isolation_scope=place.scope or None,
             usage=response.usage,
             finish_reason=response.finish_reason,
-            error_code=response.error_code,
-            error_message=response.error_message,
+            audience=self._audience(),
             model_version=response.model_version,
             custom_metadata=metadata,
+            node_info=place.node_info if place.path else None,
+            isolation_scope=place.scope or None,
+        )
+        if (
+            response.error_code is None
+            and response.error_message is None
+            and response.grounding_metadata is None
+            and response.citation_metadata is None
+            and response.logprobs_result is None
+            and response.avg_logprobs is None
+        ):
+            return event
+        return msgspec.structs.replace(
+            event,
+            error_code=response.error_code,
+            error_message=response.error_message,
             grounding_metadata=response.grounding_metadata,
             citation_metadata=response.citation_metadata,
             logprobs_result=response.logprobs_result,
             avg_logprobs=response.avg_logprobs,
-            audience=self._audience(),
         )
 
     def _label(self, response: ModelResponse) -> TrustLabel:
@@ -510,7 +515,7 @@ class ModelCall:
             hidden = follow_labels(self._invocation, label.secrets).difference(cleared)
             rest = tuple(name for name in label.secrets if name not in hidden)
             label = TrustLabel(label.taint, label.typed, rest)
-        hosted = [one.name for one in self._plan.agent.tools if one.hosted is not None]
+        hosted = self._bindings.hosted
         if hosted and _looked_up(response):
             label |= TrustLabel(tuple(sorted(f"{name}.result" for name in hosted)))
         return label

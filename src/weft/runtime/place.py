@@ -10,7 +10,7 @@ Top to bottom: places, how a node ends, what is in view, progress.
 import asyncio
 import time
 from collections.abc import Container, Coroutine, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -25,7 +25,7 @@ from weft.session.talk import PAUSED
 from weft.values import Json, JsonObject
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True):
     """A node's path in the flow, its branch, and the tool call it runs inside, if any.
 
     A lone agent stands at the empty path, so that its events carry no more than they need.
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     def on_branch(self, parallel: str, name: str) -> "Place":
         """The same place on a branch of its own, which no sibling sees."""
         below = f"{parallel}.{name}"
-        return self._replace(branch=f"{self.branch}.{below}" if self.branch else below)
+        return Place(self.path, f"{self.branch}.{below}" if self.branch else below, self.scope)
 
     @property
     def fork(self) -> str:
@@ -94,7 +94,7 @@ def place_of(event: Event) -> Place:
 def code_place(place: Place, call: FunctionCall) -> Place:
     """Where the code stands that a call at a place brought."""
     call_id = call.id or ""
-    return place.child(call.name or "", call_id)._replace(scope=call_id, branch="")
+    return Place(place.child(call.name or "", call_id).path, scope=call_id)
 
 
 def code_author(tool: str) -> str:
@@ -219,20 +219,28 @@ class Exchange(msgspec.Struct, frozen=True):
 class Progress:
     """One place's part of the log: whose turn it is, which calls are open, what was answered."""
 
+    agent: str | None = None
+    begun = False
+    ended = False
+    answered: Event | None = None
+    """The final answer. `ended` is set after the callbacks that follow it."""
+    failed: Event | None = None
+    """The error that ended the turn, as long as nothing came after it."""
+    steps = 0
+    rejected = 0
+    reply: Event | None = None
+    """The last reply that made calls."""
+    news = False
+    """Whether the agent at work brought anything new: a text, or a tool's result."""
+    _exchange: Exchange | None = None
+    """The last reply that made calls and has all their results."""
+    _in_a_row = 0
+    _counted: tuple[Event, int] | None = None
+    """The results that were looked at last, and how often in a row they came."""
+
     def __init__(self) -> None:
-        self.agent: str | None = None
-        self.begun = False
-        self.ended = False
-        self.answered: Event | None = None
-        """The final answer. `ended` is set after the callbacks that follow it."""
-        self.failed: Event | None = None
-        """The error that ended the turn, as long as nothing came after it."""
-        self.steps = 0
-        self.rejected = 0
         self.pieces: list[Event] = []
         """The pieces so far of an answer that was cut off, and the notes to go on."""
-        self.reply: Event | None = None
-        """The last reply that made calls."""
         self.open: dict[str, FunctionCall] = {}
         self.asked: dict[str, str] = {}
         """Confirmations the user was asked for: the question's id -> the call's."""
@@ -247,15 +255,8 @@ class Progress:
         self.started: set[str] = set()
         self.outcomes: dict[str, JsonObject] = {}
         self.hops: list[str] = []
-        self.news = False
-        """Whether the agent at work brought anything new: a text, or a tool's result."""
         self._round: dict[str, FunctionCall] = {}
         """The calls of the last reply, until results come."""
-        self._exchange: Exchange | None = None
-        """The last reply that made calls and has all their results."""
-        self._in_a_row = 0
-        self._counted: tuple[Event, int] | None = None
-        """The results that were looked at last, and how often in a row they came."""
 
     @staticmethod
     def of(events: Iterable[Event]) -> "Progress":
@@ -269,7 +270,7 @@ class Progress:
         """Take in one more event of this place."""
         actions = event.actions
         notes = NOTHING
-        if event.is_noted:
+        if event.custom_metadata and event.is_noted:
             notes = event.provenance
             self._note_records(notes)
         content = event.content
@@ -337,7 +338,8 @@ class Progress:
         # a result from outside, or of some of the calls only, does not count as a repetition
         if len(results) != len(self._round) or event.author == "user":
             return 0
-        waits = event.provenance.pending or () if event.is_noted else ()
+        noted = event.custom_metadata and event.is_noted
+        waits = event.provenance.pending or () if noted else ()
         for result in results:
             if result.id in waits or result.id not in self._round:
                 return 0
@@ -417,6 +419,13 @@ def is_reply(event: Event) -> bool:
     if not _is_spoken(event) or _asks_user(event.calls):
         return False
     return not event.is_noted or event.provenance.code is None
+
+
+def withheld_in(reply: Event | None) -> list[str]:
+    """The tools that the request of a reply did not offer, though the agent has them."""
+    if reply is None or not reply.custom_metadata or not reply.is_noted:
+        return []
+    return reply.provenance.withheld or []
 
 
 def _is_spoken(event: Event) -> bool:

@@ -8,12 +8,13 @@ order they were given, and an answer ends the chain.
 
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 import msgspec
 
 from weft import schema
+from weft.content import FunctionCall
 from weft.declare import Agent, Callback, CustomAgent, Node, Route, RunConfig, Step, Tool, agents_of
 from weft.declare.agent import labels_of, nodes_of
 from weft.declare.checks import check_callback, fits_type
@@ -289,13 +290,16 @@ class AgentBindings:
     """An agent's callbacks and tools, ready to be used."""
 
     __slots__ = (
-        "agent", "callbacks", "model", "raises", "tools", "watches_model", "watches_tools",
+        "agent", "callbacks", "hosted", "model", "raises", "tools", "watches_model",
+        "watches_tools",
     )  # fmt: skip
 
     def __init__(self, agent: Agent, plugins: Sequence[object]) -> None:
         self.agent = agent
         self.callbacks: Callbacks = callbacks_of(agent, plugins)
         self.tools = _bind_tools(agent)
+        self.hosted = tuple([tool.name for tool in agent.tools if tool.hosted is not None])
+        """The tools that its provider runs."""
         self.watches_model = any(
             (
                 self.callbacks.before_model,
@@ -319,6 +323,20 @@ class AgentBindings:
             named = args.get("name")
             return self.tools.get(named) if isinstance(named, str) else None
         return bound
+
+    def calls_that_wait(
+        self, calls: Iterable[FunctionCall], withheld: Container[str] = ()
+    ) -> tuple[str, ...] | None:
+        """The calls that are not answered at once: long-running ones, and those to confirm."""
+        ids: list[str] = []
+        for call in calls:
+            bound = self.tool_for(call.name or "", call.args or {})
+            # a tool that the request did not offer is refused at once: nobody waits for it
+            if bound is None or bound.tool.name in withheld:
+                continue
+            if bound.tool.long_running or bound.tool.confirm is True:
+                ids.append(call.id or "")
+        return tuple(ids) or None
 
 
 def _bind_tools(agent: Agent) -> dict[str, BoundTool]:

@@ -89,7 +89,7 @@ class CallQuestions:
         else:  # with the answer the call is made again: a crash in between left nothing open
             notes = Provenance(unstarted=[call_id])
             events.append(self._invocation.event(self._agent, self._place, notes=notes))
-        await self._invocation.commit_all(*events)
+        await self._invocation.commit_all(events)
 
 
 def read_answer(asked: FunctionCall, answer: FunctionResponse) -> UserAnswer:

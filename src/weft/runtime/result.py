@@ -4,8 +4,7 @@ Below it the agent's final answer: what it must be, what is kept of it, what is 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
@@ -18,7 +17,7 @@ from weft.diagnostics import Diagnostic
 from weft.errors import CallError, RunError, SchemaError
 from weft.ir import Output
 from weft.markup import text_line, titled_fragment
-from weft.misuse import ByFields, explain_mistakes, unknown_name
+from weft.misuse import explain_mistakes, unknown_name
 from weft.runtime.costs import usage_of, warning_in
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session, Usage
@@ -64,7 +63,7 @@ WORDS_OF_RESULTS = {
 """What others call the parts of a result."""
 
 
-class RunSource(NamedTuple):
+class RunSource(msgspec.Struct, frozen=True):
     """What the requests of a run are compiled from, in addition to its session."""
 
     root: Node
@@ -73,8 +72,7 @@ class RunSource(NamedTuple):
 
 
 @explain_mistakes("", change="keep what you make of it in a variable of your own")
-@dataclass(frozen=True, slots=True, eq=False)
-class Result(ByFields, Generic[AnswerT]):
+class Result(msgspec.Struct, Generic[AnswerT], frozen=True, eq=False):
     """What came of a run.
 
     `value` is the answer in its schema's own type, or its text. `error` is the event that ended
@@ -89,14 +87,14 @@ class Result(ByFields, Generic[AnswerT]):
     usage: Usage
     invocation_id: str
     error: Event | None = None
-    waiting: dict[str, str] = field(default_factory=dict[str, str])
+    waiting: dict[str, str] = {}
     truncated: bool = False
     """Whether an answer of the invocation was cut off at the token limit, and kept as it was."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """What is wrong with what models were asked, and that the run neared its budget."""
     repeated: bool = False
     """Whether the log had the `request_id` already: this is what came of it then."""
-    _source: RunSource | None = field(default=None, repr=False, compare=False)
+    _source: RunSource | None = None
 
     @property
     def receipt(self) -> "Receipt":
@@ -112,9 +110,13 @@ class Result(ByFields, Generic[AnswerT]):
                 where="Result.receipt",
                 hint="weft receipt SESSION --store ADDRESS reads a stored session",
             )
-        root, config, artifacts = self._source
+        source = self._source
         return receipt_of_run(
-            root, self.session, self.invocation_id, config=config, artifacts=artifacts
+            source.root,
+            self.session,
+            self.invocation_id,
+            config=source.config,
+            artifacts=source.artifacts,
         )
 
     def _repr_html_(self) -> str:
@@ -162,6 +164,18 @@ class Result(ByFields, Generic[AnswerT]):
     def __str__(self) -> str:
         return self.text
 
+    def __repr__(self) -> str:
+        fields = [f"{name}={getattr(self, name)!r}" for name in _RESULT_FIELDS]
+        return f"Result({', '.join(fields)})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Result):
+            return NotImplemented
+        theirs = cast("Result[object]", other)
+        return all(getattr(self, name) == getattr(theirs, name) for name in _RESULT_FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
@@ -194,9 +208,13 @@ class Result(ByFields, Generic[AnswerT]):
             )
 
 
+_RESULT_FIELDS = Result.__struct_fields__[:-1]
+"""The fields of a result that say what came of the run: where it came from is not compared."""
+
+
 def find_part(name: str) -> str:
     """The part of a result that a name stands for, here or in other libraries; "" for none."""
-    if name in Result.__dataclass_fields__ or name in ("state", "check", "receipt"):
+    if name in Result.__struct_fields__ or name in ("state", "check", "receipt"):
         return name
     word = WORDS_OF_RESULTS.get(name, "")
     return word.removeprefix("result.").partition(",")[0].partition(" ")[0]
@@ -261,7 +279,8 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     for event in mine:
         truncated = truncated or (event.finish_reason == CUT and is_cut(event))
     for event in events:
-        if event.is_noted and (warning := warning_in(event)) is not None:
+        noted = event.custom_metadata and event.is_noted
+        if noted and (warning := warning_in(event)) is not None:
             warnings.append(warning)
     return Result(
         text,

@@ -86,7 +86,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         """The same run, on a store that gets this session first and may be closed after it."""
         invocation = self._invocation
         self._is_used = True
-        request = invocation.request._replace(seed=session, owned=owned)
+        request = msgspec.structs.replace(invocation.request, seed=session, owned=owned)
         return Running(invocation.root, invocation.services, request)
 
     def queued(self) -> "Running":
@@ -94,7 +94,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         invocation = self._invocation
         self._is_used = True
         config = msgspec.structs.replace(invocation.request.config, busy="queue")
-        request = invocation.request._replace(config=config)
+        request = msgspec.structs.replace(invocation.request, config=config)
         return Running(invocation.root, invocation.services, request)
 
     def of(self, root: Node) -> "Running":
@@ -527,7 +527,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
             events.append(invocation.event("user", place_of(asked), news, actions=actions))
             actions = Actions()
     if events:
-        await invocation.commit_all(*events)
+        await invocation.commit_all(events)
     # once more, from a log that has the answers
     _go_on(invocation, invocation.log.session, invocation.id, program)
 

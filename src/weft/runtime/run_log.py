@@ -97,7 +97,8 @@ class RunLog:
         mine = self.session.events.since(self._first) if not self.resumed else self.events()
         for event in mine:
             # only metadata can take something back, and most events have none
-            if event.is_noted or event.invocation_id != self._id:
+            noted = event.custom_metadata and event.is_noted
+            if noted or event.invocation_id != self._id:
                 break
         else:
             return mine

@@ -128,11 +128,24 @@ Finish = Callable[[Outcome], Event | None]
 class ToolCall:
     """A call on its way to its outcome."""
 
-    __slots__ = (
-        "_bindings", "_carried", "_edited", "_finish", "_invocation", "_is_allowed", "_malformed",
-        "_opened", "_place", "_plan", "_progress", "_restored", "_steps", "begun", "call", "label",
-        "outcome", "result", "written",
-    )  # fmt: skip
+    _finish: Finish | None = None
+    _steps: "CodeCalls | None" = None
+    """The steps of the code that it brings, once they are under way."""
+    _restored: JsonObject = {}
+    _opened: Mapping[str, tuple[ArgumentSource, ...]] = {}
+    """By argument: where the texts came from that handles in it stand for."""
+    _edited: JsonObject | None = None
+    """The arguments that the user approved in place of the model's."""
+    _is_allowed = False
+    """Whether the user said yes to this call."""
+    label = TRUSTED
+    """The label of the reply that made it, and of what its handles stand for."""
+    begun = False
+    """Whether the function was called, and may have done something."""
+    result: Event | None = None
+    """The event with the results, where it is stored already."""
+    written: JsonObject = {}
+    """What calls of the same reply wrote that this one had to wait for."""
 
     def __init__(
         self,
@@ -145,34 +158,16 @@ class ToolCall:
         malformed: str,
         carried: frozenset[str],
     ) -> None:
-        self._finish: Finish | None = None
         self._invocation = invocation
         self._place = place
         self._plan = plan
         self._carried = carried
         """The labels that all its arguments carry."""
-        self._steps: CodeCalls | None = None
-        """The steps of the code that it brings, once they are under way."""
         self._bindings = bindings
         self._progress = progress
         self._malformed = malformed
-        self._restored: JsonObject = {}
-        self._opened: Mapping[str, tuple[ArgumentSource, ...]] = {}
-        """By argument: where the texts came from that handles in it stand for."""
-        self._edited: JsonObject | None = None
-        """The arguments that the user approved in place of the model's."""
-        self._is_allowed = False
-        """Whether the user said yes to this call."""
         self.call = call
-        self.label = TRUSTED
-        """The label of the reply that made it, and of what its handles stand for."""
         self.outcome: Outcome | None = find_outcome(progress, call) if progress.outcomes else None
-        self.begun = False
-        """Whether the function was called, and may have done something."""
-        self.result: Event | None = None
-        """The event with the results, where it is stored already."""
-        self.written: JsonObject = {}
-        """What calls of the same reply wrote that this one had to wait for."""
 
     def answer(self, outcome: Outcome) -> None:
         """Settle the call without running anything, unless it is settled already."""
@@ -891,7 +886,7 @@ async def run_agent_tool(
     assert isinstance(declared, Agent | Flow)
     node = invocation.heir(declared, bindings.model)
     call_id = call.id or ""
-    inner = place.child(node.name, call_id)._replace(scope=call_id, branch="")
+    inner = Place(place.child(node.name, call_id).path, scope=call_id)
     # a run that is resumed has asked the agent already
     if not len(invocation.log.view(call_id).events):
         request = args.get("request") if set(args) == {"request"} else None

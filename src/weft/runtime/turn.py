@@ -6,7 +6,7 @@ anywhere: it looks at what its place has done, and does what is left.
 
 import logging
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ from weft.runtime.place import (
     code_place,
     is_reply,
     with_note,
+    withheld_in,
 )
 from weft.runtime.program import AgentBindings, CallbackError, ToolsetError
 from weft.runtime.result import (
@@ -53,7 +54,7 @@ from weft.runtime.result import (
 from weft.runtime.tracing import TracedStep
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
-from weft.session.flow import TRUSTED, flow_of, note_of
+from weft.session.flow import TRUSTED, base_of, flow_of, note_of
 from weft.session.provenance import Provenance
 from weft.session.talk import PAUSED
 from weft.values import JsonObject
@@ -351,15 +352,13 @@ class Turn:
                 actions = msgspec.structs.replace(actions, state_delta=delta)
         waiting: tuple[str, ...] | None = None
         if calls:
-            from weft.runtime.batch import calls_that_wait, withheld_in
-
             called = [part.function_call for part in content.parts or () if part.function_call]
-            waiting = calls_that_wait(self.bindings, called, withheld_in(reply))
+            waiting = self.bindings.calls_that_wait(called, withheld_in(reply))
         if content is not reply.content or actions is not reply.actions or waiting is not None:
             reply = msgspec.structs.replace(
                 reply, content=content, actions=actions, long_running_tool_ids=waiting
             )
-        return StepEnd((await self._commit(reply),))
+        return StepEnd(tuple(await self._commit_all((reply,))))
 
     def _open_handles(self, reply: Event, content: Content) -> tuple[Event, Content]:
         """The reply as the user is shown it: handles are opened, and its note says what it was."""
@@ -373,7 +372,7 @@ class Turn:
 
     def _label_answer(self, reply: Event, answer: FinalAnswer, noted: JsonObject) -> Event:
         """The answer with the labels of what it writes, where these differ from its own."""
-        label = flow_of(reply).base
+        label = base_of(reply)
         if label is TRUSTED and not noted:
             return reply
         keys = {key: self.invocation.flow.of_names((key,)) | label for key in noted}
@@ -455,7 +454,7 @@ class Turn:
     async def answer_calls(self, reply: Event | None) -> StepEnd:
         """Run the open calls, store their results as one event, and do what they ask for."""
         # most of the runtime's code is about calls: an answer without any does not load it
-        from weft.runtime.batch import ask_user, run_calls, unknown_outcome
+        from weft.runtime.batch import run_calls
 
         batch = await run_calls(
             self.invocation,
@@ -495,8 +494,12 @@ class Turn:
                 self.invocation.flow.decide(self.place.path, event.label)
             events.append(event)
         if asks:
+            from weft.runtime.batch import ask_user
+
             events.append(ask_user(self.invocation, self.agent.name, self.place, batch))
         if unknown:
+            from weft.runtime.batch import unknown_outcome
+
             error = error or unknown_outcome(batch)
         error = error or (None if raised is not None else stalled)
         if error is not None:
@@ -580,15 +583,11 @@ class Turn:
         )
 
     async def _commit(self, event: Event) -> Event:
-        event = await self.invocation.commit(event)
-        self.progress.note(event)
-        return event
+        return (await self._commit_all((event,)))[0]
 
-    async def _commit_all(self, events: list[Event]) -> list[Event]:
+    async def _commit_all(self, events: Sequence[Event]) -> list[Event]:
         """Store events that belong together: a crash leaves all of them, or none."""
-        if len(events) == 1:
-            return [await self._commit(events[0])]
-        stored = await self.invocation.commit_all(*events)
+        stored = await self.invocation.commit_all(events)
         for event in stored:
             self.progress.note(event)
         return stored

@@ -263,12 +263,13 @@ def flow_of(event: "Event") -> FlowNote:
     if note is not None:
         return note
     content = event.content
-    parts = (content.parts if content is not None else None) or ()
-    results = [part.function_response for part in parts if part.function_response is not None]
+    results: list[FunctionResponse] = []
     files: set[str] = set()
-    for part in parts if event.author == "user" else ():
+    for part in (content.parts or ()) if content is not None else ():
+        if part.function_response is not None:
+            results.append(part.function_response)
         file = part.inline_data or part.file_data
-        if file is not None:
+        if file is not None and event.author == "user":
             files.add(f"file:{file.display_name or ''}")
     if not results and not files:
         return NO_FLOW
@@ -278,7 +279,10 @@ def flow_of(event: "Event") -> FlowNote:
 def base_of(event: "Event") -> TrustLabel:
     """The label of an event apart from its results' own fields."""
     metadata = event.custom_metadata
-    return metadata.base if type(metadata) is FlowMetadata else flow_of(event).base
+    if type(metadata) is FlowMetadata:
+        return metadata.base
+    note = flow_of(event)
+    return TRUSTED if note is NO_FLOW else note.base
 
 
 # --- the leaves of a result

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
@@ -480,16 +480,36 @@ def _require_sound(event: Event) -> None:
     is_label = not metadata or type(metadata) is FlowMetadata  # made here: it is sound
     if not is_label and (type(metadata) is not dict or not is_json(metadata)):
         require_object(metadata, where="customMetadata")
-    # of these fields most events have where they were made, or none
+    # of `_OTHERS` most events have where they were made, or none
     place = event.node_info
-    is_placed = place is None or (type(place) is dict and is_json(place))
-    if not is_placed or not all(map(is_, _rare_fields(event), _NO_RARE_FIELDS)):
+    if (
+        not (place is None or (type(place) is dict and is_json(place)))
+        or event.output is not None
+        or event.grounding_metadata is not None
+        or event.citation_metadata is not None
+        or event.cache_metadata is not None
+        or event.logprobs_result is not None
+        or event.avg_logprobs is not None
+        or event.input_transcription is not None
+        or event.output_transcription is not None
+        or event.live_session_resumption_update is not None
+        or event.go_away is not None
+        or event.voice_activity is not None
+    ):
         _require_fields(_OTHERS, _other_fields(event), "")
     # most events do nothing, and most others only write state
-    if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
-        only_writes = all(map(is_, _rare_actions(actions), _NO_RARE_ACTIONS))
-        if not only_writes or _action_dicts(actions) != _NO_ACTION_DICTS:
-            _require_fields(_ACTION_FIELDS, _action_fields(actions), "actions.")
+    if (
+        actions is not NO_ACTIONS
+        and actions is not EMPTY_ACTIONS
+        and (
+            actions.agent_state is not None
+            or actions.route is not None
+            or actions.render_ui_widgets is not None
+            or actions.set_model_response is not None
+            or _action_dicts(actions) != _NO_ACTION_DICTS
+        )
+    ):
+        _require_fields(_ACTION_FIELDS, _action_fields(actions), "actions.")
 
 
 def _require_fields(names: Sequence[str], values: Sequence[object], above: str) -> None:
@@ -525,10 +545,6 @@ _OTHERS = (
 
 _other_fields = attrgetter(*_OTHERS)
 
-_RARE = tuple(name for name in _OTHERS if name != "node_info")
-
-_rare_fields, _NO_RARE_FIELDS = attrgetter(*_RARE), (None,) * len(_RARE)
-
 _ACTION_FIELDS = (
     "artifact_delta", "agent_state", "requested_auth_configs", "requested_tool_confirmations",
     "route", "render_ui_widgets", "set_model_response",
@@ -539,10 +555,6 @@ _action_dicts = attrgetter(
 )
 
 _NO_ACTION_DICTS = _action_dicts(NO_ACTIONS)
-
-_rare_actions = attrgetter("agent_state", "route", "render_ui_widgets", "set_model_response")
-
-_NO_RARE_ACTIONS = _rare_actions(NO_ACTIONS)
 
 _action_fields = attrgetter(*_ACTION_FIELDS)
 

@@ -6,7 +6,7 @@ from typing import Self
 import msgspec
 
 from weft.session.event import Event, written_by
-from weft.session.flow import TRUSTED, TrustLabel, flow_of, join_labels
+from weft.session.flow import NO_FLOW, TRUSTED, TrustLabel, flow_of, join_labels
 from weft.session.strand import Strand, fold_log, skim_of
 
 
@@ -29,10 +29,12 @@ class KeyLabels(msgspec.Struct, frozen=True):
     """The labels of state keys and artifacts, of their last write."""
 
     last: Mapping[str, TrustLabel] = {}
+    has_fields: bool = False
+    """Whether one of the keys has a dot in it, as a field of a key has."""
 
     def after(self, events: Sequence[Event], /) -> Self:
         """The same once these events follow."""
-        last = self.last
+        last, has_fields = self.last, self.has_fields
         for event in events:
             actions = event.actions
             if not actions.state_delta and not actions.artifact_delta:
@@ -46,19 +48,23 @@ class KeyLabels(msgspec.Struct, frozen=True):
             note = flow_of(event)
             last = {**last}
             for key in written:
-                label = note.of_key(key)
+                label = TRUSTED if note is NO_FLOW else note.of_key(key)
                 # a branch writes for itself: who looks from elsewhere sees the value before
                 joins = key not in actions.state_delta and key in last
                 last[key] = last[key] | label if joins else label
-                inside = f"{key}."
-                for one in [one for one in last if one.startswith(inside)]:
-                    del last[one]
+                has_fields = has_fields or "." in key
+                if has_fields:
+                    inside = f"{key}."
+                    for one in [one for one in last if one.startswith(inside)]:
+                        del last[one]
             for key, label in (note.keys or {}).items():
                 if key.partition(".")[0] in written:
+                    has_fields = has_fields or "." in key
                     last[key] = label
             for name in actions.artifact_delta:
+                has_fields = has_fields or "." in name
                 last[f"artifact:{name}"] = note.of_key(f"artifact:{name}")
-        return self if last is self.last else type(self)(last)
+        return self if last is self.last else type(self)(last, has_fields)
 
     def of(self, names: Iterable[str]) -> TrustLabel:
         """The label of what was made from keys, `artifact:NAME`s or `memory`."""

@@ -435,7 +435,7 @@ class LogFacts(msgspec.Struct, frozen=True):
                     reaches_back = reshaped = position
             if event.branch:
                 branched = True
-            if event.is_noted:
+            if event.custom_metadata and event.is_noted:
                 notes = event.provenance
                 forks = forks_after(forks, notes)
                 if notes.offered is not None:
@@ -662,7 +662,7 @@ def _after(
 ) -> dict[str, _WaitingCall]:
     """The open calls after an event that is not a rewind; `names` is kept up in place."""
     pending: list[str] = []
-    if event.is_noted:
+    if event.custom_metadata and event.is_noted:
         notes = event.provenance
         pending, paths = notes.pending or [], notes.undone
         if open and paths:

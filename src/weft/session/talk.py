@@ -291,7 +291,7 @@ def _is_only_said(event: Event | TalkEvent) -> bool:
     """Whether a whole event does nothing that plain talk does not, and is for everybody."""
     if not isinstance(event, Event):
         return True
-    if event.is_noted:
+    if event.custom_metadata and event.is_noted:
         notes = event.provenance
         if notes.untrusted is not None or notes.writes:
             return False
@@ -379,7 +379,12 @@ def _pair_calls(
 def _is_plain_pair(
     asked: Event | TalkEvent, answered: Event | TalkEvent, calls: Sequence[PlainCall]
 ) -> bool:
-    """Whether calls and their results are nothing else, can be sent, and no result is large."""
+    """Whether calls, of which plain talk may be made, and their results are nothing else.
+
+    They can be sent then, and no result is large.
+    """
+    if answered.finish_reason == PAUSED or not _is_only_said(answered):
+        return False
     if not (_has_only_pairs(asked) and _has_only_pairs(answered)):
         return False
     try:
@@ -395,9 +400,7 @@ def _has_only_pairs(event: Event | TalkEvent) -> bool:
     if not isinstance(event, Event):
         return True
     # notes of Weft may change how the event is shown: passes read them
-    if event.is_noted or event.long_running_tool_ids:
-        return False
-    if event.finish_reason == PAUSED or not _is_only_said(event):
+    if event.long_running_tool_ids or (event.custom_metadata and event.is_noted):
         return False
     content = event.content
     for part in (content.parts if content is not None else None) or ():

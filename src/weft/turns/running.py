@@ -558,7 +558,8 @@ def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
         running = running.of(runner.extended(tools, turn.output_schema))
     running.invocation.control.follower = turn.follower
     if turn.requires_session:
-        running.invocation.request = running.invocation.request._replace(create=False)
+        request = running.invocation.request
+        running.invocation.request = msgspec.structs.replace(request, create=False)
     return running
 
 
