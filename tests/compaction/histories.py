@@ -139,7 +139,14 @@ class _History:
 
     def _chat_step(self, made: list[Wire], calls: list[tuple[str, str, Wire, str]]) -> None:
         said = self._text(1) if self.chance.random() < 0.5 else None
-        self.messages.append({"role": "assistant", "content": said, "tool_calls": made})
+        thought: Wire = {}
+        if self.chance.random() < 0.3:
+            words = self._text(1)
+            details = [{"type": "reasoning.text", "text": words}]
+            thought = self.chance.choice(
+                [{"reasoning_content": words}, {"reasoning": words}, {"reasoning_details": details}]
+            )
+        self.messages.append({"role": "assistant", "content": said, **thought, "tool_calls": made})
         for id, _, _, result in calls:
             content = self.chance.choice([result, [{"type": "text", "text": result}]])
             self.messages.append({"role": "tool", "tool_call_id": id, "content": content})

@@ -670,3 +670,34 @@ def test_a_request_is_marked_only_where_nothing_would_be_kept(as_bytes: bool) ->
         {**talk_in("openai-chat", steps=4), "model": "claude-sonnet-4-5"},
     ):
         assert marked(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("thought", "path"),
+    [
+        ({}, None),
+        ({"reasoning_content": "Two files."}, ("reasoning_content",)),
+        ({"reasoning": "Two files."}, ("reasoning",)),
+        (
+            {"reasoning_details": [{"type": "reasoning.text", "text": "Two files."}]},
+            ("reasoning_details",),
+        ),
+    ],
+)
+@pytest.mark.parametrize("words", [None, "I look at both."])
+def test_calls_next_to_a_thought_have_a_place_each(
+    thought: Wire, path: tuple[str, ...] | None, words: str | None
+) -> None:
+    talk = TALKS["openai-chat"]
+    calls = [talk.call(f"call_{number}", "read", {"number": number}) for number in range(2)]
+    answer = {"role": "assistant", "content": words, **thought, "tool_calls": calls}
+    body = read_body([{"role": "user", "content": "Go."}, answer], "openai-chat")
+    history = HistoryReader(body.dialect, "gpt-5").extend(ReadHistory(), body.messages)
+    assert history is not None
+    expected = [path] if path else []
+    expected += [("content",)] if words else []
+    expected += [("tool_calls", 0), ("tool_calls", 1)]
+    found = [place.path for place in history.places[1]]
+    # words that nothing stands next to are an object made of the message
+    assert found[-2:] == expected[-2:]
+    assert not path or found == expected

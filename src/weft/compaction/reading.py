@@ -582,13 +582,13 @@ class _Finder:
         return path
 
     def _find(self, one: ReadPart) -> Path | None:
-        wire, text = one.wire, one.part.text
-        if wire is self._message:
+        source, text = one.source or one.wire, one.part.text
+        if source is self._message:
             return ()
         for path, value in _walk(self._message, ()):
-            if path in self._used:
+            if path in self._used or value is None:
                 continue
-            if value is wire or (text and value is text):
+            if value is source or (text and value is text):
                 return path
         return None
 

@@ -1120,7 +1120,13 @@ def _read_answer(message: JsonObject, calls: dict[str, str]) -> tuple[ReadPart, 
     own = any(message.get(key) for key in _ANSWERED)
     if own or any(not isinstance(each.get("function"), dict) for each in asked):
         blank = _read_fields({"content": ""}) if message.get("content") == "" else ()
-        return (*(ReadPart(part, None) for part in _lift_message(message)), *blank)
+        details = None if any(map(message.get, _THOUGHTS)) else message.get("reasoning_details")
+        sources = {"call": iter(asked), "thought": iter((details,))}
+        lifted = (
+            ReadPart(part, None, source=next(sources.get(part.kind, iter(())), None))
+            for part in _lift_message(message)
+        )
+        return (*lifted, *blank)
     called: list[ReadPart] = []
     for each in asked:
         call_id, function = text_at(each, "id"), each["function"]

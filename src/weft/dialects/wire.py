@@ -344,12 +344,14 @@ def document_text(block: MediaBlock) -> str | None:
 class ReadPart(msgspec.Struct, frozen=True):
     """A part, and how it stood in the request; `apart` if it may not be joined with others.
 
-    Without `wire` the part has all that there was: it was read as an answer's parts are.
+    Without `wire` the part has all that there was: it was read as an answer's parts are. `source`
+    is what it was read from in the message, where that is neither `wire` nor its text.
     """
 
     part: Part
     wire: JsonObject | None
     apart: bool = False
+    source: Json = None
 
 
 class ReadTurn(msgspec.Struct, frozen=True):
