@@ -1,5 +1,6 @@
 """Laws of `weft.compact` over the requests of recorded runs; see `recorded.py` for more of them."""
 
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -26,7 +27,7 @@ def test_requests_of_a_recorded_run_begin_with_each_other_and_cost_less(
     policy: weft.Policy,
 ) -> None:
     for run in coding_runs():
-        talk, before, notes = TALKS[run.dialect], list[Wire](), list[Wire]()
+        talk, before, notes, sent = TALKS[run.dialect], list[Wire](), list[Wire](), list[Wire]()
         paid, plain, edits, offered = 0.0, 0.0, 0, False
         cache = facts_for(cast("str", run.head["model"])).cache
         for number, request in enumerate(run.requests(), 1):
@@ -40,8 +41,13 @@ def test_requests_of_a_recorded_run_begin_with_each_other_and_cost_less(
             if after[: len(before)] != before:
                 # only a fold writes again what was sent: it says so, and keeps earlier notes
                 assert folds, place
-                last = max(at for at, one in enumerate(sources) if one is None)
-                assert is_edited or not any(one in before for one in after[last + 1 :]), place
+                # between two answers in a row there was a request, as far as anybody knows
+                newest = talk.messages(request)[len(sent) :]
+                is_edited = is_edited or any(
+                    talk.is_answer(one) and talk.is_answer(next_one)
+                    for one, next_one in pairwise(newest)
+                )
+                assert is_edited, place
                 assert now[: len(notes)] == notes, place
                 assert _is_legal(run.dialect, request, compacted.request), place
             # one that is long enough to be kept only now is written, and the next one reads it
@@ -55,7 +61,7 @@ def test_requests_of_a_recorded_run_begin_with_each_other_and_cost_less(
             most = DEAREST if offered else 1.000001
             assert is_edited or cost <= compacted.cost_before * most, place
             assert (edits and not offered) or paid <= plain * most, place
-            before, notes = after, now
+            before, notes, sent = after, now, talk.messages(request)
         assert before, run.name
         assert _is_legal(run.dialect, request, compacted.request), run.name
 
