@@ -530,7 +530,7 @@ def test_each_fold_is_explained_where_it_is_made_with_its_price_and_gain() -> No
         broken = break_of(compiled)
         assert broken is not None
         assert broken.passes == ("fold_steps",)
-    assert folds > 1
+    assert folds > 2
 
 
 BUDGETS = {
@@ -701,28 +701,6 @@ def test_a_file_that_was_read_stays_longer_than_other_results() -> None:
         files, others = files + results.count(shown), others + results.count(prose)
     assert notes_in(compiled)
     assert files > 1.3 * others
-
-
-def test_a_file_that_was_not_used_since_it_was_read_stays_for_some_requests() -> None:
-    """Of files that are read one after the other, those stay that nothing was said of yet."""
-    line, prose = " ".join(WORDS), "\n".join(" ".join(WORDS) for _ in range(30))
-    shown = "\n".join(f"{n:5}\t{line}" for n in range(1, 120))
-    read_at = range(0, 84, 7)
-    texts_by_step = {at: f"{shown}\n  120\tgate_lock_{at}" for at in read_at}
-    used_at = {at + 1: f"gate_lock_{at}" for at in read_at[::2]}  # by the next call
-    events = [user("Go", id="u")]
-    for step in range(90):
-        args: JsonObject = {"query": used_at[step]} if step in used_at else {}
-        args = {"path": f"src/part_{step}.py"} if step in texts_by_step else args
-        events.append(calls("bot", "read", args, f"c{step}"))
-        text = texts_by_step.get(step, prose)
-        events.append(returns("bot", "read", {"result": text}, f"c{step}"))
-    agent = Agent("bot", model="gpt-5", tools=[read]).sees(C.default().fold())
-    views = [results_in(compiled) for _, compiled in requests(Scene(agent, events))]
-    stays = {at: sum(text in view for view in views) for at, text in texts_by_step.items()}
-    gone = [at for at, text in texts_by_step.items() if text not in views[-1]]
-    assert min(stays[at] for at in gone if at + 1 in used_at) < 6
-    assert min(stays[at] for at in gone if at + 1 not in used_at) >= 8
 
 
 @pytest.mark.parametrize("asked", ["first", "in a later turn"])

@@ -91,7 +91,7 @@ is for those of them that the user's task names: they are what is to be changed.
 recorded runs of today's coding agents.
 """
 
-PATIENCE = 2.0
+PATIENCE = 2.5
 """A fold is due when the rent of what it takes out is this many times its cost.
 
 Few folds that take out nearly all cost as much as many small ones, which write again what stays,
@@ -109,13 +109,6 @@ RESTS = 5
 
 Of 100 readings that were not used for some requests, 18 were needed by a later change where nothing
 had changed their file yet, and one where something had.
-"""
-
-UNUSED = 8
-"""For how many requests a file stays that was read and neither changed nor used since, at least.
-
-Whoever reads a file to change it often reads others first. Once something that it told was said,
-reading it may have served its purpose: within the next requests, a change needs it half as often.
 """
 
 DEARER = 1.02
@@ -399,7 +392,7 @@ class _Step(NamedTuple):
     `number` counts steps; `place` is the index of the item, and `whole` the item. `share` is the
     share of a recall's cost that its rent must reach before it is over; infinite where it stays.
     What was said and thought before several calls goes with the first one in view: `carried` are
-    its tokens. It came in `after` so many requests.
+    its tokens.
     """
 
     number: int
@@ -409,7 +402,6 @@ class _Step(NamedTuple):
     tokens: int
     share: float
     carried: int = 0
-    after: int = 0
 
 
 class _Fold(NamedTuple):
@@ -621,7 +613,7 @@ class _Folds:
         answered = action if frame else ""
         for own, size, carried in _split_calls(item, sizes):
             share = _share_of(own, answered, env)
-            step = _Step(self._count, index, own, item, size, share, carried, self._requests)
+            step = _Step(self._count, index, own, item, size, share, carried)
             self._add_step(step, answered, is_result=bool(frame))
             self._count += 1
 
@@ -931,16 +923,12 @@ class _Folds:
         if step.number + 1 in self._results:  # an action goes with its result
             step = self._steps[bisect_left(self._steps, step.number + 1, key=_number_of)]
         share, files = step.share, self._files_shown.get(step.number)
-        used = self._used[step.number]
         if files is not None and not files:  # all that it shows was changed since
-            if number - used <= RESTS:
+            if number - self._used[step.number] <= RESTS:
                 return False
             share = SOON
-        elif files is not None:
-            if used == step.after and number - used <= UNUSED:
-                return False
-            if files & self._named:
-                share = NAMED
+        elif files is not None and files & self._named:
+            share = NAMED
         recall = self._prices.read * self.view + self._prices.write * step.tokens
         return self._rent_of(step, number) >= share * recall
 
