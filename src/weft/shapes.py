@@ -208,13 +208,13 @@ def fields_of(tp: object) -> tuple[Field, ...] | None:
     record = cast("type[object]", tp)
     if issubclass(tp, msgspec.Struct):
         return tuple(
-            _field(each, each.encode_name, each.type, msgspec.NODEFAULT)
+            _make_field(each, each.encode_name, each.type, msgspec.NODEFAULT)
             for each in msgspec.structs.fields(tp)
         )
     if dataclasses.is_dataclass(record):
         hints = typing.get_type_hints(record, include_extras=True)
         return tuple(
-            _field(each, each.name, hints[each.name], dataclasses.MISSING)
+            _make_field(each, each.name, hints[each.name], dataclasses.MISSING)
             for each in dataclasses.fields(record)
         )
     if typing.is_typeddict(record):
@@ -224,7 +224,7 @@ def fields_of(tp: object) -> tuple[Field, ...] | None:
     return None
 
 
-def _field(
+def _make_field(
     field: "msgspec.structs.FieldInfo | dataclasses.Field[object]",
     key: str,
     tp: object,

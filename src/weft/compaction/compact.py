@@ -30,6 +30,7 @@ from weft.compaction.patching import (
 )
 from weft.compaction.reading import (
     AGENT,
+    QUOTED_MARKS,
     Histories,
     HistoryReader,
     ReadHistory,
@@ -137,7 +138,7 @@ def _is_anything_kept(body: RequestBody, model: str) -> bool:
     """Whether the provider keeps anything: where it must be asked, the caller asks."""
     if body.is_list or keeps_unasked(body.wire, facts_for(model).cache):
         return True
-    return any(map(_MARK.search, (encode(_options_of(body)), *reversed(body.keys))))
+    return any(map(_has_mark, reversed(body.keys))) or _has_mark(encode(_options_of(body)))
 
 
 def _options_of(body: RequestBody) -> JsonObject:
@@ -825,7 +826,7 @@ class _Work:
         """The tokens of a request by kind, by what is read again of it."""
         cache = facts_for(self.model).cache
         if not self._is_kept:
-            shared = min(shared, self._head_before) if _MARK.search(self._head_key) else 0
+            shared = min(shared, self._head_before) if _has_mark(self._head_key) else 0
         # providers read whole strides again: half of one is lost on average, wherever they begin
         even = cache._replace(stride=1)
         reread = max(cache.minimum, shared - cache.stride // 2) if shared >= cache.minimum else 0
@@ -841,7 +842,7 @@ class _Work:
         if body.is_list or keeps_unasked(body.wire, facts_for(self.model).cache):
             return True
         is_asked = any(body.wire.get(mark) for mark in MARKS)
-        return is_asked or any(map(_MARK.search, reversed(body.keys)))
+        return is_asked or any(map(_has_mark, reversed(body.keys)))
 
     def list_left_out(self) -> list[LeftOut]:
         listed: list[LeftOut] = []
@@ -1028,6 +1029,11 @@ def _is_system(message: Json) -> bool:
 
 _MARK = re.compile("|".join(rf'"{mark}"\s*:\s*[^n\s]' for mark in MARKS).encode())
 """A mark of the caller's, in JSON; one that is null is none."""
+
+
+def _has_mark(raw: bytes) -> bool:
+    # the pattern takes ten times as long to find nothing
+    return any(mark in raw for mark in QUOTED_MARKS) and _MARK.search(raw) is not None
 
 
 # --- what was worked out before

@@ -308,7 +308,7 @@ def take_apart(
 
 def unmarked_bytes(key: bytes) -> bytes:
     """The bytes of a message without the marks for the cache at the parts of its content."""
-    if not any(mark in key for mark in _QUOTED_MARKS):
+    if not any(mark in key for mark in QUOTED_MARKS):
         return key
     try:
         fields = split_object(key)
@@ -323,13 +323,13 @@ def unmarked_bytes(key: bytes) -> bytes:
 
 
 def _unmarked_part(part: bytes) -> bytes:
-    if not part.startswith(b"{") or not any(mark in part for mark in _QUOTED_MARKS):
+    if not part.startswith(b"{") or not any(mark in part for mark in QUOTED_MARKS):
         return part
     gone = split_object(part).keys() & MARKS
     return replace_fields(part, {}, gone) if gone else part
 
 
-_QUOTED_MARKS = [f'"{mark}"'.encode() for mark in MARKS]
+QUOTED_MARKS = [f'"{mark}"'.encode() for mark in MARKS]
 
 
 def _decode(raw: bytes) -> object:
